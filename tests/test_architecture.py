@@ -245,7 +245,7 @@ def _changed_attribute(node: ast.AST) -> str:
 
 
 BORDERS = {
-    "agent/tool_calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
+    "agent/tool_calls.py _execute": "a tool call: whatever a tool raises, only its call ends",
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
     "tasks/turn_runner.py Running._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",

@@ -1,8 +1,7 @@
-"""Tokens and money: what was used, what the next request will use, and when to stop.
+"""Token and money budgets: usage so far, an estimate of the next request, and the limits.
 
-Counts come from the provider; where it says nothing they are estimated by the rule of model-access.md (4
-characters a token plus 16 characters a message, CJK at 0.75 token a character), calibrated against real
-usage.
+Counts come from the provider. Where it states none they are estimated (4 characters a token plus 16
+characters a message, CJK at 0.75 token a character) and calibrated against stated usage.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ WARN_SHARE = 0.8
 CHARS_PER_TOKEN = 4
 MESSAGE_CHARS = 16
 IMAGE_TOKENS = 1_500
-"""What a picture of ordinary size costs with the large providers (768 to 1,700 tokens)."""
+"""Tokens of a picture of ordinary size at the large providers (768 to 1,700)."""
 _WIDE = pattern(
     r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
 
 
 def text_tokens(text: str) -> float:
-    """Estimated tokens of a text."""
+    """Return estimated tokens of a text."""
     if text.isascii():
         return len(text) / CHARS_PER_TOKEN
     wide = len(_WIDE().findall(text))
@@ -50,7 +49,7 @@ def text_tokens(text: str) -> float:
 
 
 def message_tokens(message: Message) -> float:
-    """Estimated tokens of one message as it is sent."""
+    """Return estimated tokens of one message as it is sent."""
     overhead = MESSAGE_CHARS / CHARS_PER_TOKEN
     match message:
         case ToolMessage():
@@ -71,8 +70,8 @@ def _part_tokens(part: Text | Image | Thinking | Call | ServerItem) -> float:
             return text_tokens(str(part.data))
 
 
-def added(one: Usage, other: Usage) -> Usage:
-    """Two usages together."""
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Add two usages."""
     return Usage(
         one.input_tokens + other.input_tokens,
         one.output_tokens + other.output_tokens,
@@ -91,8 +90,8 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class DayBudget(msgspec.Struct, frozen=True):
-    """The limit of a day over all sessions: `spent` are the dollars so far, `add` counts a reply's. A limit
-    of 0 only counts."""
+    """The limit of a day over all sessions: `spent` returns the dollars so far, `add` counts those of a
+    reply. With a limit of 0 nothing is refused."""
 
     max_cost_usd: float
     spent: Callable[[], float]
@@ -100,9 +99,9 @@ class DayBudget(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct):
-    """A model's context: how many tokens fit, whether that is known or only guessed, and how many are kept
-    free for the reply. Shared by all that ask the model: a server may say later how much it takes.
-    `asked`: it was asked and has not answered yet."""
+    """A model's context window: the tokens that fit, whether that number is `guessed`, and the tokens kept
+    free for the reply. Shared by all tasks on the model, because a server may state its window later.
+    `asked`: the server was asked for it and has not answered yet."""
 
     limit: int
     guessed: bool
@@ -122,7 +121,7 @@ Price = Callable[[Usage], float | None]
 
 
 class TokenMeter:
-    """The token tracker of one task: owns totals, calibration and what was said about them."""
+    """The token meter of one task: its totals and the calibration of its estimates."""
 
     def __init__(
         self,
@@ -147,7 +146,7 @@ class TokenMeter:
         self.cost_known = bool(cost_usd) or price(self.total) is not None
         self.context_tokens = 0
         self.warned = False
-        """Whether the person was told that the window is nearly full; not again before it was emptier."""
+        """The person was warned that the window is nearly full; cleared when it is emptier."""
         self._price = price
         self._billed_per_token: float | None = None
         self._factor = 1.0
@@ -158,19 +157,19 @@ class TokenMeter:
     @property
     def is_unpriced(self) -> bool:
         """Tell whether the model's price is unknown, so that no limit in dollars can be kept."""
-        return self._worst(1_000, 1_000) is None
+        return self._worst_cost(1_000, 1_000) is None
 
-    def _worst(self, tokens: int, max_output: int) -> float | None:
-        """Dollars of a request that uses all it may: by the catalogue, else by what the provider billed
-        last."""
+    def _worst_cost(self, tokens: int, max_output: int) -> float | None:
+        """Return the highest possible cost of a request: by the catalogue's price, else by the provider's
+        last bill."""
         price = self._price(Usage(tokens, max_output, 0, 0, 0, estimated=True))
         if price is None and self._billed_per_token is not None:
             return self._billed_per_token * (tokens + max_output)
         return price
 
     def estimate(self, request: ModelRequest) -> int:
-        """Tokens this request will use as input. Proportional to what is new: messages that were counted are
-        recognised by identity, in C, and counted again only after something before them changed."""
+        """Estimate the input tokens of a request. Only new messages are counted: those known from the last
+        request are compared by identity, in C."""
         history = request.history
         if len(self._counted) > len(history) or not all(map(operator.is_, self._counted, history)):
             self._counted, self._counted_tokens = [], 0.0
@@ -188,32 +187,32 @@ class TokenMeter:
         return self._fixed[key]
 
     def fit(self, tokens: int) -> Fit:
-        """Tell whether a request of this size fits. A limit that is only guessed warns and never compacts."""
+        """Return whether a request of this size fits. A guessed limit warns and never compacts."""
         if not self.window.guessed and tokens > self.window.limit - self.window.reserve:
             return "compact"
         return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
 
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Tell whether the worst case of the next request lies within the budgets of task, session and
-        day."""
-        price = self._worst(tokens, max_output) or 0.0
+        """Check the worst case of the next request against the budgets of task, session and day; None where
+        it fits."""
+        price = self._worst_cost(tokens, max_output) or 0.0
         used = self.total.input_tokens + self.total.output_tokens
         session_usd, session_tokens = self._session_spent()
         return (
-            _reached("the budget", self.budget, self.cost_usd, price, used, tokens)
-            or _reached("the session's budget", self.session, session_usd, price, session_tokens, tokens)
-            or self._reached_today(price)
+            _check_limit("the budget", self.budget, self.cost_usd, price, used, tokens)
+            or _check_limit("the session's budget", self.session, session_usd, price, session_tokens, tokens)
+            or self._check_day(price)
         )
 
-    def _reached_today(self, price: float) -> BudgetReached | None:
+    def _check_day(self, price: float) -> BudgetReached | None:
         if self._day is None or not self._day.max_cost_usd:
             return None
         limit = Budget(max_cost_usd=self._day.max_cost_usd)
-        return _reached("the day's budget", limit, self._day.spent(), price, 0, 0)
+        return _check_limit("the day's budget", limit, self._day.spent(), price, 0, 0)
 
     def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
-        """Count a finished reply. Its usage is filled in with an estimate where the provider said nothing;
-        where it said something, the estimate is calibrated (clamped to 0.5 to 3)."""
+        """Count a finished reply. Where the provider stated no usage, the estimate is filled in; otherwise it
+        calibrates later estimates (factor clamped to 0.5 to 3)."""
         usage = message.usage
         if usage.input_tokens == 0 and usage.output_tokens == 0:
             usage = Usage(estimated_input, round(message_tokens(message)), 0, 0, 0, estimated=True)
@@ -227,7 +226,7 @@ class TokenMeter:
                 usage = msgspec.structs.replace(usage, output_tokens=streamed, estimated=True)
         is_first = not (self.total.input_tokens or self.total.output_tokens)
         self.last = usage
-        self.total = added(self.total, usage)
+        self.total = add_usage(self.total, usage)
         self.context_tokens = usage.input_tokens + usage.output_tokens
         cost = self._cost(usage)
         self.cost_known = (is_first or self.cost_known) and cost is not None
@@ -237,14 +236,14 @@ class TokenMeter:
         return msgspec.structs.replace(message, usage=usage), self.report()
 
     def _cost(self, usage: Usage) -> float | None:
-        """Dollars of a reply: as the provider bills it, else by the catalogue."""
+        """Return the cost of a reply: the provider's bill, else by the catalogue's price."""
         if usage.cost_usd is None:
             return self._price(usage)
         self._billed_per_token = usage.cost_usd / max(1, usage.input_tokens + usage.output_tokens)
         return usage.cost_usd
 
     def report(self) -> TokenUsage:
-        """The state as an event."""
+        """Return the totals as an event."""
         return TokenUsage(
             last=self.last,
             total=self.total,
@@ -255,7 +254,7 @@ class TokenMeter:
         )
 
 
-def _reached(
+def _check_limit(
     what: str, budget: Budget, spent_usd: float, price_usd: float, used: int, tokens: int
 ) -> BudgetReached | None:
     if budget.max_tokens and used + tokens > budget.max_tokens:
@@ -274,7 +273,7 @@ def _reached(
 
 
 def plain_dollars(usd: float, *, significant: int = 4) -> str:
-    """An amount in plain decimals, with cents or so many significant digits: `$2.5`, `$0.000001`."""
+    """Return an amount in plain decimals, with cents or so many significant digits: `$2.5`, `$0.000001`."""
     decimals = max(2, significant - 1 - math.floor(math.log10(usd))) if usd > 0 else 2
     return "$" + f"{usd:,.{decimals}f}".rstrip("0").rstrip(".")
 

@@ -1,4 +1,4 @@
-"""Cancellation by event: run work beside a waiter, and clean up only what failed."""
+"""Cancellation by event: run work until it ends or an event fires."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ async def run_cancellable(work: Coroutine[Any, Any, T], cancelled: asyncio.Event
 
 
 class Beside:
-    """Runs one piece of work after the other, or several at once, beside one waiter on the event. The waiter
-    is made with the first and serves all: a task for each would cost more than what most of them do. `close`
-    it."""
+    """Runs pieces of work, one after the other or several at once, until an event fires. They share one
+    waiting task, because one for each would cost more than most of the work. `close` it."""
 
     def __init__(self, cancelled: asyncio.Event) -> None:
         self._cancelled = cancelled
@@ -45,15 +44,15 @@ class Beside:
             raise TurnCancelled
         if self._waiter is None or self._waiter.done():
             self._waiter = asyncio.ensure_future(self._watch())
-        child = asyncio.ensure_future(_contained(work))
+        child = asyncio.ensure_future(_contain_exit(work))
         self._running.add(child)
         try:
-            await _first_end(child)
+            await _wait_done(child)
         finally:
             self._running.discard(child)
             if not child.done():
                 child.cancel()
-                await _ended(child)
+                await _wait_for_end(child)
             work.close()  # cancelled before its first step it would be reported as never awaited
         if child.cancelled():
             if self._cancelled.is_set():
@@ -65,7 +64,7 @@ class Beside:
         """End the waiter."""
         if self._waiter is not None:
             self._waiter.cancel()
-            await _ended(self._waiter)
+            await _wait_for_end(self._waiter)
 
     async def _watch(self) -> None:
         await self._cancelled.wait()
@@ -73,38 +72,39 @@ class Beside:
             child.cancel()
 
 
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Finish this even when cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(_contained(work))
-    await _ended(task)
+async def finish_uninterruptibly(work: Coroutine[Any, Any, T]) -> T:
+    """Finish the work even when cancelled meanwhile; raise the cancellation afterwards."""
+    task = asyncio.ensure_future(_contain_exit(work))
+    await _wait_for_end(task)
     return task.result()
 
 
-async def _contained(work: Coroutine[Any, Any, T]) -> T:
-    """A SystemExit of somebody's code must not leave as one: asyncio carries it out of the task, past whoever
-    awaits it, and ends the program."""
+async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
+    """Turn SystemExit into RuntimeError: asyncio would carry it out of the task, past the code that awaits
+    it, and end the program."""
     try:
         return await work
     except SystemExit as error:
-        raise RuntimeError(f"SystemExit: {error.code}, where nobody may leave the program") from error
+        raise RuntimeError(
+            f"SystemExit: {error.code} was raised, but only buddy may end the program"
+        ) from error
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait until it has ended, however often somebody cancels the waiting; then let the cancellation
-    through."""
+async def _wait_for_end(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of a task however often the wait is cancelled; then raise the cancellation."""
     interrupted = False
     while not task.done():
         try:
-            await _first_end(task)
+            await _wait_done(task)
         except asyncio.CancelledError:
             interrupted = True
     if interrupted:
         raise asyncio.CancelledError
 
 
-async def _first_end(task: asyncio.Task[Any]) -> None:
-    """Wait until it has ended; cancelling the waiting leaves it alone. As `asyncio.wait`, at a third of the
-    cost."""
+async def _wait_done(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of a task; cancelling the wait leaves the task alone. Like `asyncio.wait`, at a third
+    of the cost."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(_task: asyncio.Task[Any]) -> None:
@@ -123,8 +123,8 @@ P = ParamSpec("P")
 
 @contextmanager
 def on_failure(clean_up: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Generator[None]:
-    """Call `clean_up` when the body does not come to its end, whatever it raises, cancellation and interrupt
-    included; what was raised goes on. A body that comes to its end keeps what it made."""
+    """Call `clean_up` when the body raises anything, cancellation and interrupt included, and raise it
+    again."""
     with ExitStack() as failing:
         failing.callback(clean_up, *args, **kwargs)
         yield

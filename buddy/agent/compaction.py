@@ -1,9 +1,8 @@
-"""The choice of messages to keep when the history no longer fits. Pure: a `Compaction` is a view on a history
-that stays whole.
+"""Compaction of a history that no longer fits the context. Pure: a `Compaction` is a view, the history stays
+whole.
 
-Kept word for word: everything the person said, and the last turns. Old tool results become one-line stubs
-that name what was called, so that the model can call it again; a summary written by a model may stand in
-their place.
+The person's messages and the last turns stay word for word. Old tool results become one-line stubs that name
+the call, so that the model can repeat it; or a summary written by a model replaces them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMess
 from buddy.agent.schema import ArgumentsError, parse_json
 
 STUB_MIN_CHARS = 200
-"""A result shorter than this costs no more than its stub."""
+"""A shorter result costs no more than its stub."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
@@ -30,7 +29,8 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 def plan(history: Sequence[Message], target_tokens: int, *, keep_turns: int = 2) -> Compaction | None:
-    """The smallest compaction that keeps the last turns, or fewer of them where those alone are too large.
+    """Return the smallest compaction that keeps the last turns, or fewer of them where those alone are too
+    large.
 
     None when there is nothing left to drop. The boundary never lies between a call and its result.
     """
@@ -38,40 +38,43 @@ def plan(history: Sequence[Message], target_tokens: int, *, keep_turns: int = 2)
     for kept in range(keep_turns, 0, -1):
         if len(starts) >= kept:
             found = Compaction(starts[-kept])
-            if _saves(found, history) and _size(applied(found, history)) <= target_tokens:
+            if _saves(found, history) and _size(apply_compaction(found, history)) <= target_tokens:
                 return found
     inside = _exchange_boundaries(history)
     for at in inside:
         found = Compaction(at)
-        if _saves(found, history) and _size(applied(found, history)) <= target_tokens:
+        if _saves(found, history) and _size(apply_compaction(found, history)) <= target_tokens:
             return found
     last = Compaction(inside[-1]) if inside else None
     return last if last is not None and _saves(last, history) else None
 
 
-def applied(compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
-    """The history as it is sent."""
+def apply_compaction(compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
+    """Return the history shortened by a compaction."""
     if compaction is None or compaction.through == 0:
         return history
     old, recent = history[: compaction.through], history[compaction.through :]
-    kept = _summarised(old, compaction.summary) if compaction.summary else _stubbed(old)
+    kept = _replace_by_summary(old, compaction.summary) if compaction.summary else _stub_results(old)
     return [*kept, *recent]
 
 
 class CompactedView:
-    """The history as it is sent, again and again while it grows: what is shortened is shortened once, so that
-    whoever keeps what it made of a message finds the same message."""
+    """A compacted view of a growing history. Each message is shortened once, so that caches keyed by the
+    message stay valid."""
 
     def __init__(self) -> None:
         self._compaction: Compaction | None = None
         self._kept: Sequence[Message] = ()
 
-    def applied(self, compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
-        """As the function `applied`, for a history that is only added to."""
+    def apply(self, compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
+        """Do the same as `apply_compaction`, for a history that only grows."""
         if compaction is None or compaction.through == 0:
             return history
         if compaction is not self._compaction:
-            self._compaction, self._kept = compaction, applied(compaction, history[: compaction.through])
+            self._compaction, self._kept = (
+                compaction,
+                apply_compaction(compaction, history[: compaction.through]),
+            )
         return [*self._kept, *history[compaction.through :]]
 
 
@@ -80,7 +83,7 @@ def _opens_turn(message: Message) -> bool:
 
 
 def _exchange_boundaries(history: Sequence[Message]) -> list[int]:
-    """Positions right before a reply: nothing is cut there between a call and its result."""
+    """Return the positions before replies; a cut there never separates a call from its result."""
     return [at for at, message in enumerate(history) if at and isinstance(message, AssistantMessage)]
 
 
@@ -93,7 +96,7 @@ def _size(history: Sequence[Message]) -> float:
     return sum(message_tokens(message) for message in history)
 
 
-def _stubbed(old: Sequence[Message]) -> list[Message]:
+def _stub_results(old: Sequence[Message]) -> list[Message]:
     calls: dict[str, Call] = {}
     kept: list[Message] = []
     for message in old:
@@ -129,7 +132,7 @@ def _subject(call: Call) -> str:
     return ""
 
 
-def _summarised(old: Sequence[Message], summary: str) -> list[Message]:
+def _replace_by_summary(old: Sequence[Message], summary: str) -> list[Message]:
     words: list[Message] = [message for message in old if isinstance(message, UserMessage)]
     note = UserMessage(f"summary-{len(old)}", (Text(summary),), "summary")
     return [*words, note]

@@ -1,5 +1,4 @@
-"""AgentUiEvent: everything a turn can tell the outside. Facts, not commands; frozen; serialisable as they
-are.
+"""AgentUiEvent: the events of a turn, its only output. Facts, not commands; frozen and serialisable.
 
 Consumers `match` without a wildcard, so that a new variant is a type error wherever it matters. The laws
 every sequence of events obeys are checked by `tests/support/laws.py`: `TurnStarted` first, `TurnFinished`
@@ -30,7 +29,7 @@ class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started"):
 
 
 class SteeringAccepted(msgspec.Struct, frozen=True, tag="steering_accepted"):
-    """Text sent while the turn ran (or queued for after it) is now part of the history."""
+    """A message sent while the turn ran (or queued for after it) became part of the history."""
 
     message: UserMessage
 
@@ -75,15 +74,16 @@ class ReplyTiming(msgspec.Struct, frozen=True):
 
 
 class ReplyFinished(msgspec.Struct, frozen=True, tag="reply_finished"):
-    """The whole reply. `message.finish == "cut"`: it broke off; what was shown is kept."""
+    """The complete reply. `message.finish == "cut"`: it broke off; the received part is kept."""
 
     message: AssistantMessage
     timing: ReplyTiming
 
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
-    """A call's life began: it will be judged, perhaps asked about, and closed by one `ToolFinished`. `begun`
-    is False where that follows at once: the turn ended, or went another way, before it came to it."""
+    """A call was taken up: it will be judged, perhaps approved by the person, and closed by one
+    `ToolFinished`. `begun` is False where the call never runs, because the turn ended or changed direction
+    first."""
 
     call: Call
     risk: RiskName
@@ -110,9 +110,8 @@ class MissingApproval(msgspec.Struct, frozen=True):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A call's life ended. `text` is what the model reads, `display` what the person sees; `seconds` is how
-    long it ran, without what it waited for the person; `missing` is the approval that nobody was there to
-    give."""
+    """A call ended. `text` is for the model, `display` for the person; `seconds` is its run time without the
+    wait for an approval; `missing` is the approval that nobody was there to give."""
 
     call_id: str
     status: ResultStatus
@@ -124,9 +123,9 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
-    """The person is asked about one call. An answer counts only with this id and this digest of what was
-    shown. `rule` is what "always" would cover, `session` what "this session" would, in words; "" when nothing
-    can be remembered that long. `number` names the request in this session, in commands too (`/ok 3`)."""
+    """The person is asked to approve one call. An answer counts only with this id and this digest of the
+    preview. `rule` describes what "always" would cover, `session` what "this session" would; "" where that
+    answer is not offered. `number` names the request in this session, in commands too (`/ok 3`)."""
 
     request_id: str
     call: Call
@@ -160,8 +159,8 @@ class TokenUsage(msgspec.Struct, frozen=True, tag="token_usage"):
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, tag="retry_scheduled"):
-    """The request failed before anything was shown and is sent again after `delay_s`. `attempt` is the one
-    that failed; 0: it was not sent yet, since the provider refused another one for the time being."""
+    """The request failed before anything was shown and is sent again after `delay_s`. `attempt` counts the
+    failed attempt; 0: it was not sent yet, because the provider rate-limited an earlier request."""
 
     attempt: int
     attempts: int
@@ -171,7 +170,7 @@ class RetryScheduled(msgspec.Struct, frozen=True, tag="retry_scheduled"):
 
 
 class LibraryLoading(msgspec.Struct, frozen=True, tag="library_loading"):
-    """The request waits for a library of the model's lane; `loaded`: it is there, and the request goes
+    """The request waits for the import of a library; `loaded`: the import is done and the request goes
     out."""
 
     name: str
@@ -188,7 +187,7 @@ class ContextCompacted(msgspec.Struct, frozen=True, tag="context_compacted"):
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
-    """Something the person should know; not part of the conversation."""
+    """A message for the person that is not part of the conversation."""
 
     level: Literal["info", "warning", "error"]
     text: str

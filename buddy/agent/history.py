@@ -1,12 +1,12 @@
-"""A history every provider accepts: what that means, and how a broken one is put right. Pure.
+"""Repair of a message history, so that every provider accepts it. Pure.
 
-Legal is: it begins with the person; no reply follows a reply directly; each call of a reply has exactly one
-result, in the order of the calls, directly behind the reply; nothing is empty; a reply that was cut off has
-no calls (they are never run, and their arguments may be half of a JSON text). Interruptions, damaged files
-and edits by other programs break this; a provider then refuses the whole request.
+A legal history begins with the person; no reply follows a reply directly; each call of a reply has exactly
+one result, in the order of the calls, directly behind the reply; nothing is empty; a reply that was cut off
+has no calls (they are never run, and their arguments may be half of a JSON text). Interruptions, damaged
+files and edits by other programs break this; a provider then refuses the whole request.
 
-A result belongs to the reply before it and to no other: many servers number their calls from zero in every
-reply, so an id means nothing beyond its reply.
+A result belongs to the reply before it: many servers number their calls from zero in every reply, so a call
+id is unique only within its reply.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from buddy.agent.messages import (
 )
 
 CUT_TEXT = "[interrupted]"
-"""Stands for the answer of a reply that was cut before it said anything."""
+"""The text of a reply that was cut before its first content."""
 MISSING_START_TEXT = "[the beginning of this conversation is missing]"
 CONTINUE_TEXT = "[continue]"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A legal history and what was done to get there, one sentence each. `not_run_calls` are the calls at
-    the very end that nothing ever began: a front end may offer them again (see `reopened`)."""
+    """A legal history and `notes` on the changes, one sentence each. `not_run_calls` are the calls at the end
+    that never began: a front end may offer them again (see `reopen_calls`)."""
 
     history: tuple[Message, ...]
     notes: tuple[str, ...]
     not_run_calls: tuple[Call, ...]
 
 
-def repaired(history: Sequence[Message], begun: AbstractSet[str]) -> Repair:
-    """The history made legal. A call without a result is answered with `INTERRUPTED_TEXT` when its id is in
+def repair_history(history: Sequence[Message], begun: AbstractSet[str]) -> Repair:
+    """Make a history legal. A call without a result is answered with `INTERRUPTED_TEXT` when its id is in
     `begun`, else with `NOT_RUN_TEXT`. Nothing a person said is dropped or reordered. Idempotent."""
-    return RepairedPrefix().repaired(history, begun)
+    return RepairedPrefix().repair(history, begun)
 
 
 class RepairedPrefix:
-    """Repairs a growing history again and again, looking closely only at what is new.
+    """Repairs a growing history incrementally: only new messages are examined.
 
-    What stands before the last reply can't change its meaning any more and is kept. After a compaction, a
-    reset or an undo it starts over by itself: it compares the messages (by identity, in C) with those it saw.
+    Everything before the last reply is final and kept. After a compaction, a reset or an undo the repair
+    starts over: it compares the messages with those it saw, by identity, in C.
     """
 
     def __init__(self) -> None:
@@ -65,26 +65,26 @@ class RepairedPrefix:
         self._done: list[Message] = []
         self._notes: list[str] = []
 
-    def repaired(self, history: Sequence[Message], begun: AbstractSet[str]) -> Repair:
-        """As the function `repaired`; the notes are those of all repairs in this history."""
+    def repair(self, history: Sequence[Message], begun: AbstractSet[str]) -> Repair:
+        """Do the same as `repair_history`; the notes are those of all repairs in this history."""
         if len(history) < len(self._seen) or not all(map(operator.is_, self._seen, history)):
             self._seen, self._done, self._notes = [], [], []
         exchanges = _exchanges(history, len(self._seen))
         for exchange in exchanges[:-1]:
-            messages, notes = _put_right(exchange, begun, self._last())
+            messages, notes = _repair_exchange(exchange, begun, self._last())
             self._done += messages
             self._notes += notes
         self._seen += history[len(self._seen) : exchanges[-1].start]
-        tail, tail_notes = _put_right(exchanges[-1], begun, self._last())
+        tail, tail_notes = _repair_exchange(exchanges[-1], begun, self._last())
         return Repair((*self._done, *tail), (*self._notes, *tail_notes), _not_run(exchanges[-1], tail))
 
     def _last(self) -> Message | None:
         return self._done[-1] if self._done else None
 
 
-def reopened(history: Sequence[Message], calls: Sequence[Call]) -> tuple[Message, ...]:
-    """The history without the "not run" results at its end, so that `calls` can be judged and run after
-    all. Results of other calls stay, and so does everything before them."""
+def reopen_calls(history: Sequence[Message], calls: Sequence[Call]) -> tuple[Message, ...]:
+    """Return the history without the "not run" results at its end, so that `calls` can be judged and run
+    after all. Results of other calls stay, and so does everything before them."""
     wanted = {call.id for call in calls}
     end = len(history)
     while end and _is_not_run(history[end - 1], wanted):
@@ -114,7 +114,8 @@ def _says_something(part: AssistantPart) -> bool:
 
 
 def _is_dropped(message: Message) -> bool:
-    """Empty, and not a reply that broke off: what was seen of one stays, reasoning alone included."""
+    """Tell whether a message is empty and no cut reply: the part of one that was shown stays, even reasoning
+    alone."""
     if not isinstance(message, AssistantMessage) or message.finish != "cut":
         return is_empty(message)
     return is_empty(message) and not any(
@@ -132,7 +133,8 @@ class _Exchange(msgspec.Struct):
 
 
 def _exchanges(history: Sequence[Message], start: int) -> list[_Exchange]:
-    """The history from `start` on, cut before each reply. At least one; only the first has no reply."""
+    """Return the history from `start` on, cut before each reply. At least one; only the first has no
+    reply."""
     exchange = _Exchange(start, None)
     found = [exchange]
     for at in range(start, len(history)):
@@ -147,8 +149,8 @@ def _exchanges(history: Sequence[Message], start: int) -> list[_Exchange]:
     return found
 
 
-def _runnable(reply: AssistantMessage | None) -> tuple[Call, ...]:
-    """The calls of a reply that count: none of a cut one, and the first of each id."""
+def _runnable_calls(reply: AssistantMessage | None) -> tuple[Call, ...]:
+    """Return the calls of a reply that count: none of a cut one, and the first of each id."""
     if reply is None or reply.finish == "cut":
         return ()
     by_id: dict[str, Call] = {}
@@ -157,10 +159,10 @@ def _runnable(reply: AssistantMessage | None) -> tuple[Call, ...]:
     return tuple(by_id.values())
 
 
-def _put_right(
+def _repair_exchange(
     exchange: _Exchange, begun: AbstractSet[str], previous: Message | None
 ) -> tuple[list[Message], list[str]]:
-    """The exchange as it may be sent after `previous`, and what was done to it."""
+    """Return the messages of an exchange as they may follow `previous`, and notes on the changes."""
     notes = [f"dropped empty message {message.id}" for message in exchange.dropped]
     messages: list[Message] = []
     if exchange.reply is not None:
@@ -187,7 +189,7 @@ def _lead_in(reply: AssistantMessage, previous: Message | None, notes: list[str]
 
 
 def _legal_reply(reply: AssistantMessage, notes: list[str]) -> AssistantMessage:
-    runnable = _runnable(reply)
+    runnable = _runnable_calls(reply)
     parts = reply.parts
     if runnable != calls_of(reply):
         kept = {id(call) for call in runnable}
@@ -200,8 +202,8 @@ def _legal_reply(reply: AssistantMessage, notes: list[str]) -> AssistantMessage:
 
 
 def _results(exchange: _Exchange, begun: AbstractSet[str], notes: list[str]) -> list[ToolMessage]:
-    """One result for each call, in order. The first result of a call counts."""
-    calls = _runnable(exchange.reply)
+    """Return one result for each call, in order. The first result of a call counts."""
+    calls = _runnable_calls(exchange.reply)
     waiting = {call.id for call in calls}
     given: dict[str, ToolMessage] = {}
     for message in exchange.following:
@@ -229,7 +231,7 @@ def _not_run(exchange: _Exchange, messages: Sequence[Message]) -> tuple[Call, ..
         return ()
     return tuple(
         call
-        for call in _runnable(exchange.reply)
+        for call in _runnable_calls(exchange.reply)
         if any(_is_not_run(message, {call.id}) for message in messages)
     )
 

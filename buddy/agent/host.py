@@ -41,23 +41,23 @@ class Sampling(msgspec.Struct, frozen=True):
     effort: str | None = None
 
 
-def unchanged(history: Sequence[Message]) -> Sequence[Message]:
-    """The hook that does nothing."""
+def same_history(history: Sequence[Message]) -> Sequence[Message]:
+    """Return the history unchanged (the default hook)."""
     return history
 
 
 async def nothing_new() -> tuple[UserMessage, ...]:
-    """The host that never has instructions to add."""
+    """Return no instructions (the default of a host)."""
     return ()
 
 
 async def no_receipt() -> Receipt | None:
-    """The host that keeps no record of changes."""
+    """Return no receipt (the default of a host that keeps no record of changes)."""
     return None
 
 
-def never_soon(message: Message) -> None:
-    """The host that records one thing after the other."""
+def never_record_soon(message: Message) -> None:
+    """Promise nothing, so that `record` is used (the default of a host)."""
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class Agent(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     sampling: Sampling = Sampling()
     compaction: Compaction | None = None
-    transform_context: Callable[[Sequence[Message]], Sequence[Message]] = unchanged
-    convert_to_model: Callable[[Sequence[Message]], Sequence[Message]] = unchanged
+    transform_context: Callable[[Sequence[Message]], Sequence[Message]] = same_history
+    convert_to_model: Callable[[Sequence[Message]], Sequence[Message]] = same_history
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -90,11 +90,11 @@ class Denied(msgspec.Struct, frozen=True):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """The question was taken back because the person sent new instructions."""
+    """The approval request was withdrawn because the person sent new instructions."""
 
 
 class Unworkable(msgspec.Struct, frozen=True):
-    """Nobody said no: the call would fail by itself, and asking about it is pointless."""
+    """The call was not denied, but would certainly fail, so that asking about it is pointless."""
 
     reason: str
 
@@ -104,23 +104,23 @@ Progress = Callable[[str], None]
 
 
 class TurnHost(msgspec.Struct, frozen=True):
-    """Everything a turn may do to the world.
+    """The effects of a turn, as functions.
 
     `emit` never blocks. `record` is the only place where the history changes: it appends to the list the loop
     reads and resolves when the message is safe. `partial` keeps a reply that is still streaming. `decide`
     asks policy, and the person where policy says so; `execute` runs an allowed call. `steering` and
     `follow_ups` take what is waiting (one or all, as configured) out of their queues. `compact` finds a
-    shorter view, or None. `meter` counts. `instructions` takes what the model has to know from now on because
-    of what its calls touched; it stops nothing and opens the next request.
+    shorter view, or None. `meter` counts. `instructions` returns messages that the model has to read because
+    of the paths its calls touched; they open the next request.
 
-    `record_soon` is how results are recorded where a host has it: the message is in the history when it
-    returns and safe when the future resolves, which has to be before the next reply is; None where it can't
-    be promised now, and `record` has to do. The model may be asked meanwhile, nothing else.
+    `record_soon` records a result without waiting for the disk: the message is in the history when it
+    returns, and saved when the future resolves. The loop awaits the future before it records the next reply.
+    None: use `record` instead.
 
     `receipt` gives the record of what the turn changed, asked for once, at its end.
 
-    `call_ids` are the ids that calls have had, in this conversation and in those that share it: no other call
-    gets one of them.
+    `call_ids` are all ids used by calls in this conversation and in those that share it; new calls get
+    others.
     """
 
     emit: Callable[[AgentUiEvent], None]
@@ -138,7 +138,7 @@ class TurnHost(msgspec.Struct, frozen=True):
     new_id: Callable[[], str]
     cancelled: asyncio.Event
     instructions: Callable[[], Awaitable[tuple[UserMessage, ...]]] = nothing_new
-    record_soon: Callable[[Message], asyncio.Future[Any] | None] = never_soon
+    record_soon: Callable[[Message], asyncio.Future[Any] | None] = never_record_soon
     receipt: Callable[[], Awaitable[Receipt | None]] = no_receipt
     call_ids: set[str] = msgspec.field(default_factory=set[str])
 

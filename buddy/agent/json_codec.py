@@ -1,4 +1,4 @@
-"""JSON as providers send and want it, and records whose file names need not be text."""
+"""JSON of providers, and JSON of records whose file names may hold undecodable bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def loads(data: bytes) -> Any:
-    """The value of a JSON text. Raises `ValueError` when it is none."""
+    """Parse JSON. Raises `ValueError`."""
     try:
         return _decode(data)
     except (ValueError, RecursionError):
@@ -33,32 +33,32 @@ def dumps(value: Any) -> bytes:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is an object, an empty one otherwise."""
+    """Return the value if it is an object, an empty one otherwise."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """The value if it is a list, an empty one otherwise."""
+    """Return the value if it is a list, an empty one otherwise."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def listed(value: Any) -> list[Any]:
-    """The value if it is a list, else a list of it."""
+def as_list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else a list of it."""
     return items(value) if isinstance(value, list) else [value]
 
 
 def string(value: Any) -> str:
-    """The value if it is a string, "" otherwise."""
+    """Return the value if it is a string, "" otherwise."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: Any) -> int:
-    """The value if it is a number that counts something, 0 otherwise."""
+    """Return the value if it is a number that counts something, 0 otherwise."""
     return int(value) if isinstance(value, int | float) and 0 <= value < float("inf") else 0
 
 
 def dollars(value: Any) -> float | None:
-    """The value if it is an amount of money, None otherwise."""
+    """Return the value if it is an amount of money, None otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         return None
     return float(value)
@@ -76,7 +76,7 @@ def _clean(value: Any) -> Any:
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """One line of JSON. Bytes of a name that are no text are written as escapes."""
+    """Return one line of JSON. Undecodable bytes of a file name are escaped."""
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
@@ -84,16 +84,16 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, kind: Any) -> Any:
-    """The record that was encoded. Raises `msgspec.MsgspecError`, `ValueError`."""
+    """Return the record that was encoded. Raises `msgspec.MsgspecError`, `ValueError`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decoded_slowly(data, kind)
+        return _decode_slowly(data, kind)
 
 
-def _decoded_slowly(data: bytes, kind: Any) -> Any:
+def _decode_slowly(data: bytes, kind: Any) -> Any:
     try:
         return msgspec.convert(json.loads(data), kind)
     except RecursionError as error:

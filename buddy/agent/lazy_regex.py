@@ -1,5 +1,5 @@
-"""Regular expressions that are compiled when they are first used: a start uses few of them, and compiling all
-of them takes 20 ms."""
+"""Regular expressions compiled at their first use: compiling all of them takes 20 ms, and a start uses
+few."""
 
 from __future__ import annotations
 

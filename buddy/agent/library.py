@@ -1,4 +1,4 @@
-"""The same loop as something to iterate, for programs that use buddy as a library.
+"""The agent loop as an async iterator, for programs that use buddy as a library.
 
     stream = start(["hello"], agent)
     async for event in stream: ...
@@ -28,14 +28,14 @@ from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.agent.tool import Tool, ToolContext, ToolResult
 
 Delivery = Literal["one", "all"]
-"""Whether waiting texts are handed over one at a time or all at once."""
+"""Waiting messages are delivered one at a time, or all at once."""
 Prompt = str | UserMessage
-"""A person's words, or a message made elsewhere (with pictures, for instance)."""
+"""A prompt as text, or as a message (with pictures, for instance)."""
 
 
 class Ids:
-    """Ids no message and no call of a conversation has, also when its history comes from another one: sizes
-    and encoded bytes are kept by id."""
+    """Generates ids that no message or call of a conversation has, including those of a history taken from
+    another one: caches of sizes and encoded bytes are keyed by id."""
 
     def __init__(self, history: Sequence[Message] = ()) -> None:
         self._taken = {message.id for message in history}
@@ -48,13 +48,13 @@ class Ids:
         self._count = 0
 
     def new(self, kind: str) -> str:
-        """The next free one; `kind` is the letter it begins with."""
+        """Return the next free id; `kind` is the letter it begins with."""
         self._count += 1
         found = f"{kind}{self._count}"
         return self.new(kind) if found in self._taken else found
 
     def message(self, prompt: Prompt, origin: Origin = "prompt") -> UserMessage:
-        """A person's words as a message."""
+        """Return a prompt as a message."""
         if isinstance(prompt, str):
             return UserMessage(self.new("u"), (Text(prompt),), origin)
         return prompt
@@ -91,7 +91,7 @@ class EventStream:
         return await asyncio.shield(self._task)
 
     async def result(self) -> tuple[Message, ...]:
-        """The messages the turn added to the history."""
+        """Return the messages the turn added to the history."""
         return (await self.outcome()).messages
 
     async def aclose(self) -> None:
@@ -105,7 +105,7 @@ Decide = Callable[[Call, Tool, msgspec.Struct], Decision | Awaitable[Decision]]
 
 
 class Conversation:
-    """A history, its agent, and the texts that wait: the state a library user keeps between turns. `decide`
+    """A history, its agent and its waiting messages: the state a library user keeps between turns. `decide`
     judges each call, and may be async; without it every call is allowed."""
 
     def __init__(
@@ -132,11 +132,11 @@ class Conversation:
         self._waiting: dict[str, deque[UserMessage]] = {"steer": deque(), "follow_up": deque()}
 
     def steer(self, text: str) -> None:
-        """Text for the running turn, at its next tool boundary."""
+        """Queue a message for the running turn; it is delivered at the next tool boundary."""
         self._waiting["steer"].append(self._ids.message(text, "steer"))
 
     def follow_up(self, text: str) -> None:
-        """Text for after the turn."""
+        """Queue a message for after the turn."""
         self._waiting["follow_up"].append(self._ids.message(text, "follow_up"))
 
     def cancel(self) -> None:
@@ -166,7 +166,7 @@ class Conversation:
         async def record(message: Message) -> None:
             self.history.append(message)
 
-        async def decided(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
+        async def judge(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
             if self._decide is None:
                 return Allowed()
             decision = self._decide(call, tool, arguments)
@@ -185,7 +185,7 @@ class Conversation:
             emit=emit,
             record=record,
             partial=lambda _message: None,
-            decide=decided,
+            decide=judge,
             execute=execute,
             steering=lambda: self._take("steer"),
             follow_ups=lambda: self._take("follow_up"),
@@ -207,7 +207,8 @@ class Conversation:
 def start(
     prompts: Sequence[Prompt], agent: Agent, history: Sequence[Message] = (), host: TurnHost | None = None
 ) -> EventStream:
-    """One turn on a copy of a history; with a `host` of one's own on the history its `record` appends to."""
+    """Start one turn on a copy of the history; with your own `host`, on the history its `record` appends
+    to."""
     if host is None:
         return Conversation(agent, history).prompt(*prompts)
     ids = Ids(history)
@@ -230,7 +231,7 @@ create_agent_stream = start
 async def stream_assistant_response(
     agent: Agent, history: Sequence[Message], emit: Callable[[AgentUiEvent], None]
 ) -> AssistantMessage:
-    """One reply, without running its calls and without retries. Raises `ProviderError`."""
+    """Request one reply, without running its calls and without retries. Raises `ProviderError`."""
     ids = Ids(history)
     assembler = ReplyAssembler(
         ids.new("r"), model=agent.model, lane=agent.provider.lane, new_id=lambda: ids.new("c")

@@ -1,7 +1,7 @@
 """One turn, from prompt to quiet: ask the model, run the calls it makes, feed the results back, repeat.
 
-`agent_loop(prompts, agent, history, host)` is the whole of it. It changes nothing by itself: everything it
-does to the world is a function of `host`, and history changes only through `host.record`.
+Call `agent_loop(prompts, agent, history, host)`. All its effects are functions of `host`; the history changes
+only through `host.record`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from buddy.agent.cancel import TurnCancelled, uninterrupted
+from buddy.agent.cancel import TurnCancelled, finish_uninterruptibly
 from buddy.agent.events import SteeringAccepted, TurnFinished, TurnStarted
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.host import Agent, Outcome, TurnHost
-from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered
+from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered_calls
 from buddy.agent.model_call import BudgetStop, ask, is_empty
 from buddy.agent.provider import ProviderError
 from buddy.agent.tool_calls import run_calls
@@ -41,7 +41,7 @@ async def agent_loop(
 
 
 async def agent_loop_continue(agent: Agent, history: Sequence[Message], host: TurnHost) -> Outcome:
-    """Go on with a history that waits for the model: after a retry, a limit, or on resume.
+    """Continue a history that waits for the model: after a retry, a limit, or on resume.
 
     Calls that have no result yet (their approval was pending when the program ended) are taken up first.
     Raises `ValueError` when the history is empty or ends with the assistant and no open call: there is
@@ -49,7 +49,7 @@ async def agent_loop_continue(agent: Agent, history: Sequence[Message], host: Tu
     """
     if not history:
         raise ValueError("there is nothing to continue: the history is empty")
-    if isinstance(history[-1], AssistantMessage) and not unanswered(history):
+    if isinstance(history[-1], AssistantMessage) and not unanswered_calls(history):
         raise ValueError("there is nothing to continue: the model spoke last")
     return await _run(Turn(agent, history, host), ())
 
@@ -58,7 +58,7 @@ async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
     turn.emit(TurnStarted(prompts))
     end = CANCELLED
     try:
-        end = await _until_quiet(turn)
+        end = await _run_until_quiet(turn)
     except TurnCancelled:
         pass
     except ProviderError as error:
@@ -71,7 +71,7 @@ async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
         end = End("failed", f"{type(error).__name__}: {error}", "crash")
         raise
     finally:
-        await uninterrupted(_closed(turn, end))
+        await finish_uninterruptibly(_close_turn(turn, end))
     return Outcome(
         end.outcome,
         end.reason,
@@ -84,11 +84,11 @@ async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
     )
 
 
-async def _closed(turn: Turn, end: End) -> None:
+async def _close_turn(turn: Turn, end: End) -> None:
     try:
         await turn.beside.close()
         await turn.answer_outstanding()
-        await turn.saved()
+        await turn.flush_results()
         turn.receipt = await turn.host.receipt()
     finally:
         seconds = turn.host.now() - turn.started_at
@@ -106,9 +106,9 @@ async def _closed(turn: Turn, end: End) -> None:
         )
 
 
-async def _until_quiet(turn: Turn) -> End:
+async def _run_until_quiet(turn: Turn) -> End:
     asked_again = False
-    pending = unanswered(turn.history)
+    pending = unanswered_calls(turn.history)
     end = await run_calls(turn, pending) if pending else None
     while end is None:
         if turn.host.cancelled.is_set():
@@ -117,7 +117,7 @@ async def _until_quiet(turn: Turn) -> End:
             await turn.take_in(await turn.host.steering())
         turn.took_in = False
         if turn.replies_since_prompt >= turn.agent.limits.max_replies:
-            limit = counted(turn.agent.limits.max_replies, "reply", "replies")
+            limit = format_count(turn.agent.limits.max_replies, "reply", "replies")
             return End("limit", f"the limit of {limit} a turn is reached", "replies")
         for message in await turn.host.instructions():
             await turn.record(message)
@@ -143,11 +143,11 @@ async def _after_reply(turn: Turn, reply: AssistantMessage) -> End | None:
     calls = calls_of(reply)
     if calls:
         return await run_calls(turn, calls)
-    return await _at_rest(turn)
+    return await _take_follow_ups(turn)
 
 
-async def _at_rest(turn: Turn) -> End | None:
-    """The model has nothing more to do: text that waits opens the next reply, else the turn is complete."""
+async def _take_follow_ups(turn: Turn) -> End | None:
+    """Add waiting messages after the last reply; without any the turn is complete."""
     texts = await turn.host.steering() or await turn.host.follow_ups()
     if not texts:
         return End("completed")

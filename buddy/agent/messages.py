@@ -1,4 +1,4 @@
-"""Conversation records: what people, models and tools said. Frozen, serialisable as they are.
+"""Messages of a conversation, from people, models and tools. Frozen and serialisable.
 
 A history is a sequence of `Message`. Nothing here knows a provider's wire format; fields a provider wants
 back untouched (signatures, encrypted reasoning, unknown keys) travel in `opaque` and are never looked into.
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 Opaque = dict[str, Any]
-"""A JSON object of a provider that is sent back exactly as it came; `{}` when there is none."""
+"""A JSON object of a provider that is sent back unchanged; `{}` when there is none."""
 
 Origin = Literal["prompt", "steer", "follow_up", "note", "instructions", "summary"]
 Finish = Literal["stop", "calls", "length", "filter", "cut"]
@@ -54,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
 
 
 class ServerItem(msgspec.Struct, frozen=True, tag="server", tag_field="type"):
-    """Something the provider ran on its own side (a web search, say): kept, sent back, never run here."""
+    """A step the provider ran on its side (a web search, say): kept and sent back, never run here."""
 
     data: Opaque
 
@@ -80,7 +80,7 @@ AssistantPart = Text | Thinking | Call | ServerItem
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
-    """Words of the person, or of buddy in the person's place (`origin` tells which)."""
+    """A message of the person, or of buddy on the person's behalf (`origin` tells which)."""
 
     id: str
     parts: tuple[UserPart, ...]
@@ -101,7 +101,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
-    """The one answer to one call."""
+    """The result of a call."""
 
     id: str
     call_id: str
@@ -120,7 +120,7 @@ NOT_RUN_TEXT = "not run"
 
 
 def text_of(message: Message) -> str:
-    """The readable text of a message: what was said, without thinking, calls and pictures."""
+    """Return the text of a message, without thinking, calls and pictures."""
     match message:
         case ToolMessage():
             return message.text
@@ -129,19 +129,19 @@ def text_of(message: Message) -> str:
 
 
 def thinking_of(message: AssistantMessage) -> str:
-    """The readable reasoning of a reply."""
+    """Return the readable reasoning of a reply."""
     return "".join(part.text for part in message.parts if isinstance(part, Thinking))
 
 
 def calls_of(message: Message) -> tuple[Call, ...]:
-    """The tool calls of a message, in the model's order; empty for anything but a reply."""
+    """Return the tool calls of a message, in the model's order; empty for anything but a reply."""
     if not isinstance(message, AssistantMessage):
         return ()
     return tuple(part for part in message.parts if isinstance(part, Call))
 
 
-def unanswered(history: Iterable[Message]) -> tuple[Call, ...]:
-    """Calls of the last reply that have no result yet, in order. Calls of a cut reply do not count."""
+def unanswered_calls(history: Iterable[Message]) -> tuple[Call, ...]:
+    """Return the calls of the last reply that have no result yet, in order; none of a cut reply."""
     waiting: dict[str, Call] = {}
     for message in history:
         match message:

@@ -1,4 +1,4 @@
-"""Asking the model once: the request, its stream, retries, and what is kept when it breaks off."""
+"""One request to the model: its stream, its retries, and the kept part of a broken reply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from buddy.agent.cancel import TurnCancelled, uninterrupted
+from buddy.agent.cancel import TurnCancelled, finish_uninterruptibly
 from buddy.agent.events import (
     ReplyFinished,
     ReplyStarted,
@@ -35,7 +35,7 @@ class _SizedRequest(msgspec.Struct, frozen=True):
 
 
 class _Stream:
-    """One attempt: the reply assembled so far and when it was last kept."""
+    """One attempt at a reply: the part assembled so far, saved at intervals."""
 
     def __init__(self, turn: Turn, asked: _SizedRequest) -> None:
         self.turn = turn
@@ -89,23 +89,23 @@ class _Stream:
         self._timer = None
         self.turn.host.partial(self.assembler.partial())
 
-    async def finished(self, message: AssistantMessage) -> AssistantMessage:
-        """Count, record and announce a reply. Runs uninterrupted."""
+    async def finish(self, message: AssistantMessage) -> AssistantMessage:
+        """Count, record and announce a reply. The caller shields it from cancellation."""
         counted, usage = self._count(message)
         if worth_keeping(counted):
             await self.turn.host.record(counted)
-        await self.turn.saved()
+        await self.turn.flush_results()
         self._announce(counted, usage)
         return counted
 
-    def cut(self) -> AssistantMessage:
-        """The reply as far as it arrived. Its calls are never run: unanswered calls would make the history
+    def cut_reply(self) -> AssistantMessage:
+        """Return the received part of the reply, without its calls: unanswered calls would make the history
         illegal."""
         return without_calls(self.assembler.partial())
 
     async def announce_cut(self) -> AssistantMessage | None:
-        """Count and announce what arrived of a reply that broke off; the message, unrecorded, if it is worth
-        keeping."""
+        """Count and announce the received part of a broken reply; return the message, unrecorded, if it is
+        worth keeping."""
         if not self.shown:
             return None
         counted, usage = self._count(self.assembler.partial())
@@ -124,7 +124,7 @@ class _Stream:
 
 
 def without_calls(message: AssistantMessage) -> AssistantMessage:
-    """A cut reply as it is kept."""
+    """Return a cut reply without its calls."""
     parts = tuple(part for part in message.parts if not isinstance(part, Call))
     return msgspec.structs.replace(message, parts=parts)
 
@@ -137,7 +137,7 @@ def worth_keeping(message: AssistantMessage) -> bool:
 
 
 def is_empty(message: AssistantMessage) -> bool:
-    """No text and no calls: nothing was answered."""
+    """Tell whether a reply has neither text nor calls."""
     return all(
         isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip())
         for part in message.parts
@@ -145,26 +145,26 @@ def is_empty(message: AssistantMessage) -> bool:
 
 
 async def ask(turn: Turn) -> AssistantMessage:
-    """One reply, recorded. Retries what is worth retrying; raises `ProviderError`, `TurnCancelled`,
-    `BudgetStop`.
+    """Request one reply and record it. Retries where the error allows; raises `ProviderError`,
+    `TurnCancelled`, `BudgetStop`.
 
-    A reply that broke off is asked for again from its beginning: half an answer in the history would be
-    continued as often as repeated. What was shown of it is recorded only when no whole reply comes after it.
+    A broken reply is requested again from its beginning: with half an answer in the history, models continue
+    it as often as they repeat it. The half is recorded only when no complete reply follows.
     """
     attempt = 1
     cut: AssistantMessage | None = None
     try:
         while True:
-            stream = _Stream(turn, await _prepared(turn))
+            stream = _Stream(turn, await _prepare_request(turn))
             try:
                 message = await turn.beside.run(stream.run())
             except (TurnCancelled, asyncio.CancelledError):
                 if stream.shown:
-                    kept = await uninterrupted(stream.finished(stream.cut()))
+                    kept = await finish_uninterruptibly(stream.finish(stream.cut_reply()))
                     cut = None if worth_keeping(kept) else cut
                 raise
             except ProviderError as error:
-                cut = await uninterrupted(stream.announce_cut()) or cut
+                cut = await finish_uninterruptibly(stream.announce_cut()) or cut
                 if error.kind == "context_overflow" and not stream.answered:
                     await _make_room(turn, error)
                     continue
@@ -177,15 +177,15 @@ async def ask(turn: Turn) -> AssistantMessage:
                 attempt += 1
             else:
                 cut = None
-                return await uninterrupted(stream.finished(message))
+                return await finish_uninterruptibly(stream.finish(message))
     finally:
         if cut is not None:
-            await uninterrupted(_record(turn, cut))
+            await finish_uninterruptibly(_record(turn, cut))
 
 
 async def _record(turn: Turn, message: AssistantMessage) -> None:
     await turn.host.record(message)
-    await turn.saved()
+    await turn.flush_results()
 
 
 def _broke_off(error: ProviderError) -> ProviderError:
@@ -203,11 +203,11 @@ def _sentence(error: ProviderError) -> str:
     return error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
 
 
-async def _prepared(turn: Turn) -> _SizedRequest:
+async def _prepare_request(turn: Turn) -> _SizedRequest:
     asked = _request(turn)
     meter = turn.host.meter
     fit = meter.fit(asked.tokens)
-    if fit == "compact" and await _compacted(turn):
+    if fit == "compact" and await _try_to_compact(turn):
         asked = _request(turn)
     elif fit == "fits":
         meter.warned = False
@@ -227,7 +227,7 @@ async def _prepared(turn: Turn) -> _SizedRequest:
 
 def _request(turn: Turn) -> _SizedRequest:
     agent, sampling = turn.agent, turn.agent.sampling
-    view = agent.convert_to_model(agent.transform_context(turn.view.applied(turn.compaction, turn.history)))
+    view = agent.convert_to_model(agent.transform_context(turn.view.apply(turn.compaction, turn.history)))
     request = ModelRequest(
         model=agent.model,
         system=agent.system,
@@ -241,7 +241,7 @@ def _request(turn: Turn) -> _SizedRequest:
     return _SizedRequest(request, turn.host.meter.estimate(request))
 
 
-async def _compacted(turn: Turn) -> bool:
+async def _try_to_compact(turn: Turn) -> bool:
     found = await turn.host.compact(turn.history)
     if found is None or found == turn.compaction:
         return False
@@ -250,8 +250,8 @@ async def _compacted(turn: Turn) -> bool:
 
 
 async def _make_room(turn: Turn, error: ProviderError) -> None:
-    """The provider said the request is too long: compact, once a turn."""
-    if turn.compacted_for_overflow or not await _compacted(turn):
+    """Compact after the provider found the request too long, once a turn."""
+    if turn.compacted_for_overflow or not await _try_to_compact(turn):
         advice = "Shorten the conversation, start a new one, or choose a model with a larger context."
         raise ProviderError(
             "context_overflow", f"{_sentence(error)} {advice}", status=error.status
@@ -279,8 +279,8 @@ async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> 
             retryable=False,
         ) from error
     turn.emit(RetryScheduled(attempt, tries, delay_s, error.kind, error.message))
-    await turn.beside.run(_slept(turn, delay_s))
+    await turn.beside.run(_sleep(turn, delay_s))
 
 
-async def _slept(turn: Turn, delay_s: float) -> None:
+async def _sleep(turn: Turn, delay_s: float) -> None:
     await turn.host.sleep(delay_s)

@@ -1,7 +1,7 @@
-"""The boundary to whoever answers: what is asked, the pieces that come back, and how asking can fail.
+"""The provider protocol: the request, the deltas of a reply, and the errors.
 
 A custom stream function is any object with `stream(request)`; it knows nothing of tasks, tools or screens.
-Assembling the pieces into a reply is `agent/reply.py`.
+`reply_assembler` turns the deltas into a reply.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ErrorKind = Literal[
     "content_filter",
 ]
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "server", "cut"})
-"""Kinds worth asking again, as long as nothing of the reply was shown."""
+"""Kinds worth a retry, as long as nothing of the reply was shown."""
 
 
 class ProviderError(Exception):
-    """A provider did not answer, or not to the end.
+    """A request failed, or its reply broke off.
 
     `message` is one sentence for the person: what was expected, what came, what to do; free of keys and HTML.
     `retry_after_s` is what the provider asked for, None when it said nothing. `status` is the HTTP status, 0
@@ -144,8 +144,8 @@ ModelDelta = TextPiece | ThinkingPiece | CallPiece | ServerPiece | UsagePiece | 
 
 
 class Provider(Protocol):
-    """Anything that can answer. `lane` names its wire format ("chat", "anthropic", "litellm", "scripted"):
-    opaque fields of a message are sent back only on the lane they came from."""
+    """A source of replies. `lane` names its wire format ("chat", "anthropic", "litellm", "scripted"): opaque
+    fields of a message are sent back only on the lane they came from."""
 
     @property
     def lane(self) -> str:
@@ -153,6 +153,6 @@ class Provider(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces. Raises `ProviderError`; a generator that ends without `Finished` was cut.
-        Its consumer always closes it, and closing it closes the connection."""
+        """Yield the reply in pieces. Raises `ProviderError`; a generator that ends without `Finished` was
+        cut. Its consumer always closes it, and closing it closes the connection."""
         ...

@@ -1,5 +1,5 @@
 """The receipt of a turn that changed files: what changed, what ran after the last change, what was refused,
-and what was not checked. Made from facts, never from the model's words."""
+and what was not checked. Computed from facts, never from the model's claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 
 CheckKind = Literal["tests", "build", "check", "run"]
 Means = Literal["edit", "command"]
@@ -53,7 +53,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def is_bad(self) -> bool:
-        """Tell whether it is known to have failed."""
+        """Tell whether the check is known to have failed."""
         return bool(self.exit_code) or (self.tests is not None and self.tests.failed > 0)
 
 
@@ -70,12 +70,12 @@ class Receipt(msgspec.Struct, frozen=True):
     unseen: str = ""
 
     @property
-    def unchecked(self) -> str:
+    def missing_check(self) -> str:
         """The check that is missing, "" when one ran or only prose changed."""
         if self.checks or all(_is_prose(file) for file in self.files):
             return ""
         if self.earlier_checks:
-            return f"{_NOT_CHECKED}; {counted(self.earlier_checks, 'earlier run')} came before it"
+            return f"{_NOT_CHECKED}; {format_count(self.earlier_checks, 'earlier run')} came before it"
         return _NOT_CHECKED
 
 
@@ -89,8 +89,9 @@ class CallFacts(msgspec.Struct, frozen=True):
 
 
 def receipt_of(calls: Sequence[CallFacts], files: Sequence[ChangedFile], unseen: str = "") -> Receipt | None:
-    """The receipt of the calls of a turn, in the order they ended, and of what they changed; None where
-    nothing was changed. A check that changes files (caches, snapshots) still checks what came before it."""
+    """Return the receipt of the calls of a turn, in the order they ended, and of what they changed; None
+    where nothing was changed. A check that changes files (caches, snapshots) still checks what came before
+    it."""
     if not files:
         return None
     last = max((at for at, one in enumerate(calls) if one.changed and one.check is None), default=-1)
@@ -108,7 +109,7 @@ def receipt_of(calls: Sequence[CallFacts], files: Sequence[ChangedFile], unseen:
 
 
 def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
-    """The receipt as (label, text), two to five rows, for every front end."""
+    """Return the receipt as (label, text), two to five rows, for every front end."""
     shown = [_file_text(file) for file in receipt.files[:MAX_FILES]]
     if len(receipt.files) > MAX_FILES:
         shown.append(f"{len(receipt.files) - MAX_FILES} more")
@@ -116,20 +117,20 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
     if receipt.checks:
         ran = [_check_text(check) for check in receipt.checks[-MAX_CHECKS:]]
         rows.append(("checked", " · ".join(ran)))
-    elif receipt.unchecked:
-        rows.append(("unchecked", receipt.unchecked))
+    elif receipt.missing_check:
+        rows.append(("unchecked", receipt.missing_check))
     if receipt.refused:
         more = f" and {len(receipt.refused) - 2} more" if len(receipt.refused) > 2 else ""
         rows.append(("refused", ", ".join(receipt.refused[:2]) + more))
     if receipt.failed:
-        rows.append(("failed", counted(receipt.failed, "call")))
+        rows.append(("failed", format_count(receipt.failed, "call")))
     if receipt.unseen:
         rows.append(("unseen", receipt.unseen))
     return rows
 
 
 def receipt_text(receipt: Receipt) -> str:
-    """The receipt as plain lines."""
+    """Return the receipt as plain lines."""
     return "\n".join(f"{label:<9}  {text}" for label, text in receipt_rows(receipt))
 
 

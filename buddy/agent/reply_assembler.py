@@ -1,11 +1,11 @@
-"""Assembling a reply: the pieces a provider sends become events while they arrive and one message at the end.
+"""Assembly of a reply: a provider's deltas become events while they arrive, and one message at the end.
 
-Pure and fragmentation-proof: however the same bytes were cut, the same message comes out. Every part of the
-message is opened by its first content and never dropped, so the block number of an event is the index of its
-part in `message.parts`. Text (and thinking) is only ever added to the newest text (thinking) part, so that
-deltas concatenate to what the message says, even when a provider interleaves its blocks.
+Pure and independent of fragmentation: the same bytes make the same message however they were split. Every
+part of the message is opened by its first content and never dropped, so the block number of an event is the
+index of its part in `message.parts`. Text (and thinking) is only ever added to the newest text (thinking)
+part, so that deltas concatenate to what the message says, even when a provider interleaves its blocks.
 
-Splitting inline `<think>` tags is not done here but in the lanes (`llm/think_tags.py`): one delta with
+Inline `<think>` tags are split in the lanes (`ThinkTags` in `llm/direct/openai_decoder.py`): a delta with
 "…</think>answer" is two pieces, and only a lane can yield two.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from buddy.agent.events import TextDelta, ThinkingDelta, ToolCallDelta
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -42,11 +42,11 @@ from buddy.agent.provider import (
 )
 
 MAX_CHARACTERS = 4_000_000
-"""Of text, of reasoning, and of arguments, in one reply: more than any model can write."""
+"""The limit for text, for reasoning and for arguments in one reply; no model writes as much."""
 MAX_PARTS = 10_000
 MAX_CALLS = 500
 NO_ARGUMENTS = frozenset({"", "null", '""'})
-"""What servers send for a call without arguments; it becomes "{}"."""
+"""Spellings of "no arguments" that servers send; each becomes "{}"."""
 
 
 class _OpenText:
@@ -59,7 +59,7 @@ class _OpenText:
         self.at = at
         self.pieces: list[str] = []
 
-    def closed(self) -> Text:
+    def as_part(self) -> Text:
         return Text("".join(self.pieces))
 
 
@@ -75,7 +75,7 @@ class _OpenThinking:
         self.signature = ""
         self.opaque: dict[str, Any] = {}
 
-    def closed(self) -> Thinking:
+    def as_part(self) -> Thinking:
         return Thinking("".join(self.pieces), self.signature, self.opaque)
 
 
@@ -102,12 +102,12 @@ class _OpenCall:
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
         return last.rstrip().endswith("}") and is_json("".join(self.pieces))
 
-    def closed(self) -> Call:
+    def as_part(self) -> Call:
         return Call(self.id, self.name, self.arguments(), self.opaque)
 
 
 class ReplyAssembler:
-    """Feed it every delta of one stream; ask for `finish()` at its end, or `partial()` when it broke.
+    """Feed it every delta of one stream; call `finish()` at its end, or `partial()` when it broke off.
 
     `new_id` makes ids for calls that came without one (or with one that was taken); by default they derive
     from the reply's id. `taken` are the ids of other replies' calls, and takes those of this one: some
@@ -139,7 +139,7 @@ class ReplyAssembler:
         self._characters = {"text": 0, "reasoning": 0, "arguments": 0}
 
     def feed(self, delta: ModelDelta) -> TextDelta | ThinkingDelta | ToolCallDelta | None:
-        """Take one piece; the event to emit for it, None when there is nothing to show."""
+        """Add one delta; return the event to emit, None when there is nothing to show."""
         match delta:
             case TextPiece():
                 return self._take_text(delta)
@@ -164,16 +164,18 @@ class ReplyAssembler:
                 return None
 
     def partial(self) -> AssistantMessage:
-        """Return the reply as far as it arrived, marked as cut. Its calls are kept for the eye and never
+        """Return the received part of the reply, marked as cut. Its calls are for display only and never
         run."""
         return self._message("cut")
 
     def finish(self) -> AssistantMessage:
-        """The whole reply. Raises `ProviderError` of kind `cut` when the stream ended too early."""
+        """Return the whole reply. Raises `ProviderError` of kind `cut` when the stream ended too early."""
         if self._reason is None:
-            raise ProviderError("cut", f"the connection dropped in the middle ({self._received()})")
+            raise ProviderError("cut", f"the connection dropped in the middle ({self._describe_progress()})")
         if self._reason == "unstated" and not all(is_json(call.arguments()) for call in self._calls):
-            raise ProviderError("cut", f"the connection dropped inside a tool call ({self._received()})")
+            raise ProviderError(
+                "cut", f"the connection dropped inside a tool call ({self._describe_progress()})"
+            )
         return self._message(self._finish(self._reason))
 
     def _take_text(self, piece: TextPiece) -> TextDelta | None:
@@ -196,7 +198,7 @@ class ReplyAssembler:
         if piece.signature or piece.opaque:
             part.signature = piece.signature or part.signature
             part.opaque.update(piece.opaque)
-            shown = _beyond("".join(part.pieces), piece.text) if piece.text else ""
+            shown = _new_text("".join(part.pieces), piece.text) if piece.text else ""
         if not shown:
             return None
         self._count("reasoning", shown)
@@ -204,7 +206,8 @@ class ReplyAssembler:
         return ThinkingDelta(self.reply_id, part.at, shown)
 
     def _thinking_part(self, piece: ThinkingPiece) -> _OpenThinking:
-        """The part a piece belongs to: its block's, unless that one is complete or no longer the newest."""
+        """Return the part a piece belongs to: its block's, unless that one is complete or no longer the
+        newest."""
         part = self._thinking_blocks.get(piece.block)
         if part is not None and not (piece.text and (part is not self._thinking or part.signature)):
             return part
@@ -232,7 +235,7 @@ class ReplyAssembler:
         self._count("arguments", piece.arguments)
         shown = piece.arguments
         if piece.complete:
-            shown = _beyond("".join(call.pieces), piece.arguments)
+            shown = _new_text("".join(call.pieces), piece.arguments)
             call.pieces = [piece.arguments]
             call.sealed = True
         elif shown:
@@ -242,7 +245,7 @@ class ReplyAssembler:
         return ToolCallDelta(self.reply_id, call.id, call.name, shown)
 
     def _call_of(self, piece: CallPiece) -> _OpenCall | None:
-        """The open call a piece continues, None when it begins a new one."""
+        """Return the open call a piece continues, None when it begins a new one."""
         if piece.index is None:
             return self._call_without_index(piece)
         call = self._slots.get(piece.index)
@@ -302,7 +305,7 @@ class ReplyAssembler:
 
     def _message(self, finish: Finish) -> AssistantMessage:
         parts: list[AssistantPart] = [
-            part if isinstance(part, ServerItem) else part.closed() for part in self._parts
+            part if isinstance(part, ServerItem) else part.as_part() for part in self._parts
         ]
         return AssistantMessage(
             id=self.reply_id,
@@ -314,13 +317,14 @@ class ReplyAssembler:
             opaque=self._opaque,
         )
 
-    def _received(self) -> str:
+    def _describe_progress(self) -> str:
         characters = sum(len(p) for part in self._parts if isinstance(part, _OpenText) for p in part.pieces)
-        return f"{counted(characters, 'character')} and {counted(len(self._calls), 'tool call')} had arrived"
+        calls = format_count(len(self._calls), "tool call")
+        return f"{format_count(characters, 'character')} and {calls} had arrived"
 
 
 def too_large(limit: str) -> ProviderError:
-    """A reply that no model writes: asking again would bring the same."""
+    """an error for an impossible reply; a retry would bring the same."""
     return ProviderError("server", f"the reply was stopped at {limit}", retryable=False)
 
 
@@ -349,6 +353,6 @@ def _begins_anew(piece: CallPiece, call: _OpenCall) -> bool:
     return any(call.pieces) or is_json(piece.arguments)
 
 
-def _beyond(known: str, text: str) -> str:
-    """Return what a piece that completes its block adds: nothing when it repeats the block."""
+def _new_text(known: str, text: str) -> str:
+    """Return the new text of a piece that completes its block: "" when it repeats the block."""
     return text.removeprefix(known) if known else text

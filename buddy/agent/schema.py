@@ -1,5 +1,4 @@
-"""Tool arguments: a function's signature as a record, its JSON schema, JSON text as the record, and errors
-in words."""
+"""Tool arguments: the record and the JSON schema of a signature, decoding, and error texts."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any, Literal, Never, Union, cast, get_args, get_origin, get_t
 
 import msgspec
 
-from buddy.agent.argument_repair import choices, fields_of, fitted
+from buddy.agent.argument_repair import choices, fields_of, fit_arguments
 from buddy.agent.lazy_regex import pattern
 
 MAX_ARGUMENT_CHARS = 1_000_000
@@ -26,12 +25,12 @@ class ArgumentsError(ValueError):
 
 
 _PLAIN: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-"""The types of most arguments, as they are written: evaluating all annotations takes 3 ms at every start."""
+"""The annotations of most arguments: evaluating all annotations takes 3 ms at every start."""
 
 
 def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """The record of a tool function's parameters, its context left out. Raises `TypeError` for a function
-    that can't be called with them by name."""
+    """Return the record of a tool function's parameters, its context left out. Raises `TypeError` for a
+    function that can't be called with them by name."""
     parameters = _parameters(function)
     hints = _hints(function, parameters)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -74,7 +73,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _hints(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
-    """The types of annotated parameters; what a function returns is of no matter here."""
+    """Return the types of annotated parameters; the return type is ignored."""
     found: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for parameter in parameters:
@@ -88,7 +87,8 @@ def _hints(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 
 
 def _pydantic_schema(kind: type) -> dict[str, Any]:
-    """The schema of a Pydantic model. It is told by its methods, so that nothing has to be imported."""
+    """Return the schema of a Pydantic model. The model is recognised by its methods, so that pydantic need
+    not be imported."""
     if not hasattr(kind, "model_json_schema"):
         raise NotImplementedError
     schema: dict[str, Any] = cast(Any, kind).model_json_schema(ref_template="{model}")
@@ -96,19 +96,20 @@ def _pydantic_schema(kind: type) -> dict[str, Any]:
 
 
 def _pydantic_value(kind: type, value: Any) -> Any:
-    """An argument as a Pydantic model. Its errors are `ValueError`: msgspec reports them with their place."""
+    """Return an argument as a Pydantic model. Its errors are `ValueError`: msgspec reports them with their
+    place."""
     if not hasattr(kind, "model_validate"):
         raise NotImplementedError
     return cast(Any, kind).model_validate(value)
 
 
 def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of a record, without references and titles."""
+    """Return the JSON schema of a record, without references and titles."""
     (schema,), components = msgspec.json.schema_components(
         [record], schema_hook=_pydantic_schema, ref_template="{name}"
     )
     inlined = cast(dict[str, Any], _inline(schema, components))
-    properties = {name: _short(value) for name, value in inlined.get("properties", {}).items()}
+    properties = {name: _shorten(value) for name, value in inlined.get("properties", {}).items()}
     required: list[str] = inlined.get("required", [])
     return {
         "type": "object",
@@ -118,10 +119,10 @@ def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-def _short(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter without what every model assumes: these texts travel with each request. A default that is
-    empty says only "optional", which `required` says; so does null, which is accepted all the same; what a
-    record is for stands in the tool's description."""
+def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
+    """Shorten a parameter's schema, because it is sent with each request. Empty defaults and null say only
+    "optional", which `required` says already; titles and record descriptions repeat the tool's
+    description."""
     kinds: list[dict[str, Any]] = schema.get("anyOf", [])
     if {"type": "null"} in kinds and len(kinds) == 2:
         (kept,) = (kind for kind in kinds if kind != {"type": "null"})
@@ -130,11 +131,11 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
         key: value for key, value in schema.items() if key != "default" or value not in ("", False, None, [])
     }
     if "items" in short:
-        short["items"] = _short(short["items"])
+        short["items"] = _shorten(short["items"])
         if "properties" in short["items"]:
             short["items"].pop("description", None)
     if "properties" in short:
-        short["properties"] = {name: _short(value) for name, value in short["properties"].items()}
+        short["properties"] = {name: _shorten(value) for name, value in short["properties"].items()}
     return short
 
 
@@ -205,23 +206,25 @@ def _no_constant(name: str) -> Never:
 
 
 def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[str, str]) -> msgspec.Struct:
-    """JSON text of a model as a record; other names for an argument are accepted, unknown ones are not."""
+    """Decode a model's JSON text into a record. Aliases of arguments are accepted, unknown names are not."""
     data = parse_json(text if text.strip() else "{}")
     if not isinstance(data, dict):
         raise ArgumentsError(
-            f"expected one JSON object with {_expected(record)}, found {type(data).__name__}"
+            f"expected one JSON object with {_describe_arguments(record)}, found {type(data).__name__}"
         )
     given = cast(dict[str, Any], data)
     _rename(given, record, aliases)
     unknown = sorted(set(given) - set(record.__struct_fields__))
     if unknown:
         names = ", ".join(repr(name[:80]) for name in unknown[:8])
-        raise ArgumentsError(f"unknown argument {names}; expected {_expected(record)}")
-    fitted(given, record, parse_json)
+        raise ArgumentsError(f"unknown argument {names}; expected {_describe_arguments(record)}")
+    fit_arguments(given, record, parse_json)
     try:
         return msgspec.convert(given, record, strict=False, dec_hook=_pydantic_value)
     except msgspec.ValidationError as error:
-        raise ArgumentsError(f"{error}{_within(str(error), record)}; expected {_expected(record)}") from error
+        raise ArgumentsError(
+            f"{error}{_describe_nested(str(error), record)}; expected {_describe_arguments(record)}"
+        ) from error
 
 
 def _rename(given: dict[str, Any], record: type[msgspec.Struct], aliases: Mapping[str, str]) -> None:
@@ -241,13 +244,13 @@ def _rename(given: dict[str, Any], record: type[msgspec.Struct], aliases: Mappin
 
 
 def _record_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The record a type holds: itself, the items of a list, one side of a union."""
+    """Return the record a type holds: itself, the items of a list, one side of a union."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     return next((found for inner in get_args(kind) if (found := _record_in(inner)) is not None), None)
 
 
-def _expected(record: type[msgspec.Struct]) -> str:
+def _describe_arguments(record: type[msgspec.Struct]) -> str:
     fields = fields_of(record)
     if not fields:
         return "no arguments"
@@ -257,8 +260,8 @@ def _expected(record: type[msgspec.Struct]) -> str:
     )
 
 
-def _within(error: str, record: type[msgspec.Struct]) -> str:
-    """Describe what a value inside an argument may be: the fields of a record, or its words. "" for an
+def _describe_nested(error: str, record: type[msgspec.Struct]) -> str:
+    """Describe the allowed values inside an argument: the fields of a record, or its words. "" for an
     argument itself."""
     steps = ["".join(step) for step in _STEP().findall(error.rpartition("`$")[2])]
     unknown: dict[str, Any] = {}
@@ -284,19 +287,19 @@ MAX_SHOWN = 40
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A value that is not what was expected. `names` lead to it from the value that was converted."""
+    """A value of the wrong type. `names` is the path to it from the converted value."""
 
     names: tuple[str, ...]
     words: str
 
     def sentence(self) -> str:
-        """The problem with its place: `mode: expected …`."""
+        """Return the problem with its place: `mode: expected …`."""
         return f"{'.'.join(self.names)}: {self.words}" if self.names else self.words
 
 
 def explain(error: msgspec.ValidationError, value: Any, wanted: Any, *, shown: bool = False) -> Problem:
-    """Put an error of `msgspec.convert(value, wanted)` in words. Text that was found may be a secret: it is
-    written only where one of a few words was expected, or with `shown`."""
+    """Explain an error of `msgspec.convert(value, wanted)`. A found text may be a secret: it is quoted only
+    where one of a few words was expected, or with `shown`."""
     said, _, path = str(error).partition(" - at `$")
     names: list[str] = []
     for name, index in re.findall(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]", path):
@@ -307,12 +310,12 @@ def explain(error: msgspec.ValidationError, value: Any, wanted: Any, *, shown: b
         return Problem(tuple(names), said.replace("Object contains", "has the").replace("`", "'"))
     wanted = _bare(wanted)
     # msgspec does not say which value of a table it was: `$[...]`.
-    found = "" if value is ... else f", found {_found(value, wanted, shown)}"
-    return Problem(tuple(names), f"expected {_expected_value(wanted)}{found}")
+    found = "" if value is ... else f", found {_describe_value(value, wanted, shown)}"
+    return Problem(tuple(names), f"expected {_describe_type(wanted)}{found}")
 
 
 def _bare(wanted: Any) -> Any:
-    """A type without the None that may stand in its place."""
+    """Return a type without the None that may stand in its place."""
     if get_origin(wanted) in (Union, UnionType):
         return next(one for one in get_args(wanted) if one is not type(None))
     return wanted
@@ -330,7 +333,7 @@ def _step(wanted: Any, value: Any, name: str, index: str) -> tuple[Any, Any]:
     return item, cast("list[Any]", value)[int(index)] if is_list else ...
 
 
-def _expected_value(wanted: Any) -> str:
+def _describe_type(wanted: Any) -> str:
     if get_origin(wanted) is Literal:  # in the order in which it was declared
         *others, last = (str(one) or '""' for one in get_args(wanted))
         return f"{', '.join(others)} or {last}" if others else last
@@ -353,7 +356,7 @@ def _expected_value(wanted: Any) -> str:
             return "a table"
 
 
-def _found(value: object, wanted: Any, shown: bool) -> str:
+def _describe_value(value: object, wanted: Any, shown: bool) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -95,7 +95,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     services: Mapping[type, object]
 
     def service(self, kind: type[T]) -> T:
-        """The one object of this type the host provides. Raises `ToolError` when there is none."""
+        """Return the one object of this type the host provides. Raises `ToolError` when there is none."""
         found = self.services.get(kind)
         if found is None:
             raise ToolError(f"this tool needs {kind.__name__}, which is not available here")
@@ -140,7 +140,7 @@ class Tool(msgspec.Struct, frozen=True):
         return self.function(*args, **kwargs)
 
     def definition(self) -> ToolDefinition:
-        """The declaration the model reads."""
+        """Return the declaration the model reads."""
         return ToolDefinition(self.name, self.description, self.parameters)
 
     def decode(self, text: str) -> msgspec.Struct:
@@ -149,7 +149,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def call_title(name: str, arguments: msgspec.Struct | None, tool: Tool | None = None) -> str:
-    """One short line that names a call: the tool, and its subject or the first text it was given."""
+    """Return one short line that names a call: the tool, and its subject or the first text it was given."""
     if tool is not None and tool.subject is not None and arguments is not None:
         return f"{name} {tool.subject(arguments)}".rstrip()
     for field in arguments.__struct_fields__ if arguments is not None else ():
@@ -254,7 +254,8 @@ def tool(
 
 
 def _as_result(result: Any) -> ToolResult:
-    """The answer of a tool function as the loop needs it. Raises `ToolError` for what has no JSON form."""
+    """Return the answer of a tool function as the loop needs it. Raises `ToolError` for what has no JSON
+    form."""
     if isinstance(result, ToolResult):
         return result
     if isinstance(result, str):
@@ -303,15 +304,15 @@ class ToolRegistry:
             self._aliases = {alias: target for alias, target in self._aliases.items() if target != name}
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name or alias."""
+        """Return the tool of this name or alias."""
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
     def list_all(self) -> tuple[Tool, ...]:
-        """All tools, sorted by name, so that the request prefix stays the same."""
+        """Return all tools, sorted by name, so that the request prefix stays the same."""
         return tuple(self._tools[name] for name in sorted(self._tools))
 
     def list_by_category(self, category: Category) -> tuple[Tool, ...]:
-        """The tools of one category, sorted by name."""
+        """Return the tools of one category, sorted by name."""
         return tuple(tool for tool in self.list_all() if tool.category == category)
 
     def list_definitions(self) -> tuple[ToolDefinition, ...]:

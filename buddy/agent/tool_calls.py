@@ -1,5 +1,4 @@
-"""The calls of one reply: their order from what they touch, their decisions, and their results in the
-model's order."""
+"""The calls of one reply: their schedule, their decisions, and their results in the model's order."""
 
 from __future__ import annotations
 
@@ -28,10 +27,9 @@ class Scheduled(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
 
 
-def groups(accesses: Sequence[Access]) -> tuple[Scheduled, ...]:
-    """The calls of a reply in the order they run. Neighbouring read-only calls form groups of at most
-    `MAX_TOGETHER`; a call that writes, or may change anything, stands alone, so what the model put after it
-    sees its effect."""
+def group_calls(accesses: Sequence[Access]) -> tuple[Scheduled, ...]:
+    """Schedule the calls of a reply. Adjacent read-only calls form groups of at most `MAX_TOGETHER`; a call
+    that writes runs alone, so that later calls see its effect."""
     found: list[list[int]] = []
     together = False
     for position, access in enumerate(accesses):
@@ -43,14 +41,14 @@ def groups(accesses: Sequence[Access]) -> tuple[Scheduled, ...]:
     return tuple(Scheduled(tuple(positions)) for positions in found)
 
 
-def normalised(path: str) -> str:
-    """A path for comparison, without looking at the disk."""
+def normalise_path(path: str) -> str:
+    """Return a path for comparison, without looking at the disk."""
     return posixpath.normpath(path)
 
 
-def conflict(one: Access, other: Access, resolve: Callable[[str], str] = normalised) -> bool:
-    """Tell whether two calls must not run at once: one writes what the other touches (its path, a parent or a
-    child of it), or either may change anything while the other touches something."""
+def conflict(one: Access, other: Access, resolve: Callable[[str], str] = normalise_path) -> bool:
+    """Tell whether two calls must not run at once: one writes a path the other touches (or a parent or child
+    of it), or one may change anything while the other touches something."""
     if one.anything or other.anything:
         return True
     return _touch(one.writes, (*other.reads, *other.writes), resolve) or _touch(
@@ -59,10 +57,10 @@ def conflict(one: Access, other: Access, resolve: Callable[[str], str] = normali
 
 
 def _touch(writes: Sequence[str], paths: Sequence[str], resolve: Callable[[str], str]) -> bool:
-    return any(_related(resolve(write), resolve(path)) for write in writes for path in paths)
+    return any(_is_related(resolve(write), resolve(path)) for write in writes for path in paths)
 
 
-def _related(one: str, other: str) -> bool:
+def _is_related(one: str, other: str) -> bool:
     if one == other or "." in (one, other):
         return True
     return other.startswith(one.rstrip("/") + "/") or one.startswith(other.rstrip("/") + "/")
@@ -81,7 +79,7 @@ class _Ready(msgspec.Struct, frozen=True):
 
 
 class _Broken(msgspec.Struct, frozen=True):
-    """A call that can't be run; the model is told why."""
+    """A call that can't be run; `why` is for the model."""
 
     call: Call
     tool: Tool | None
@@ -92,17 +90,17 @@ _Prepared = _Ready | _Broken
 
 
 class _Closed(msgspec.Struct, frozen=True):
-    """A call with its answer, and the end of the turn where it was one repetition too many."""
+    """An answered call, and the end of the turn where it was one repetition too many."""
 
     message: ToolMessage
     end: End | None
 
 
 async def run_calls(turn: Turn, calls: Sequence[Call]) -> End | None:
-    """Answer every call. Returns why the turn must end, None where it goes on."""
+    """Answer every call. Return the end of the turn, None where it continues."""
     turn.guard.begin_reply()
     prepared = [_prepare(turn, call) for call in calls]
-    waiting = list(groups([_access(one) for one in prepared]))
+    waiting = list(group_calls([_access(one) for one in prepared]))
     while waiting:
         group = [prepared[position] for position in waiting.pop(0).positions]
         end = await turn.beside.run(_run_group(turn, group))
@@ -127,7 +125,7 @@ def _prepare(turn: Turn, call: Call) -> _Prepared:
         access = tool.access(arguments)
     except (ArgumentsError, ToolError) as error:
         return _Broken(call, tool, f"{tool.name} was not run: {error}")
-    turn.guard.well_formed()
+    turn.guard.note_well_formed()
     return _Ready(call, tool, arguments, access)
 
 
@@ -136,23 +134,23 @@ def _access(prepared: _Prepared) -> Access:
 
 
 async def _run_group(turn: Turn, group: Sequence[_Prepared]) -> End | None:
-    """Calls that may run together. Where all are LOW, nobody waits for a question about another; else the
-    questions are asked in order first."""
+    """Run calls concurrently. Where all are LOW risk, each is decided and run by itself; otherwise all are
+    decided in order first, so that approvals are asked one by one."""
     if len(group) == 1:
-        return await _record(turn, await _life(turn, group[0]))
+        return await _record(turn, await _run_call(turn, group[0]))
     all_low = all(isinstance(one, _Broken) or one.tool.risk == "low" for one in group)
     lives: list[asyncio.Task[_Closed]] = []
     try:
         for one in group:
-            rest = _life(turn, one) if all_low else _rest(turn, one, await _opened(turn, one))
+            rest = _run_call(turn, one) if all_low else _finish_call(turn, one, await _open_call(turn, one))
             lives.append(asyncio.ensure_future(rest))
-        return await _recorded(turn, lives)
+        return await _record_results(turn, lives)
     finally:
         await _end_all(lives)
 
 
-async def _recorded(turn: Turn, lives: Sequence[asyncio.Task[_Closed]]) -> End | None:
-    """Record each result in the model's order; returns why the turn must end, None where it goes on."""
+async def _record_results(turn: Turn, lives: Sequence[asyncio.Task[_Closed]]) -> End | None:
+    """Record each result in the model's order; return the end of the turn, None where it continues."""
     end: End | None = None
     for life in lives:
         await asyncio.wait({life})
@@ -172,12 +170,12 @@ async def _record(turn: Turn, closed: _Closed) -> End | None:
     return closed.end
 
 
-async def _life(turn: Turn, one: _Prepared) -> _Closed:
-    return await _rest(turn, one, await _opened(turn, one))
+async def _run_call(turn: Turn, one: _Prepared) -> _Closed:
+    return await _finish_call(turn, one, await _open_call(turn, one))
 
 
-async def _opened(turn: Turn, one: _Prepared) -> Decision | None:
-    """Announce the call and decide it; None where there is nothing to decide."""
+async def _open_call(turn: Turn, one: _Prepared) -> Decision | None:
+    """Announce the call and decide it; None for a broken one."""
     match one:
         case _Broken():
             turn.open_call(one.call, one.tool.risk if one.tool else "high", None)
@@ -187,32 +185,32 @@ async def _opened(turn: Turn, one: _Prepared) -> Decision | None:
             return await turn.host.decide(one.call, one.tool, one.arguments)
 
 
-async def _rest(turn: Turn, one: _Prepared, decision: Decision | None) -> _Closed:
+async def _finish_call(turn: Turn, one: _Prepared, decision: Decision | None) -> _Closed:
     match one:
         case _Broken():
-            message = turn.close_call(one.call, "error", _said(one.why))
-            asked = turn.guard.malformed()
+            message = turn.close_call(one.call, "error", _text_result(one.why))
+            asked = turn.guard.note_malformed()
             reason = "the model keeps sending calls no tool can take"
             return _Closed(message, End("limit", reason, "loop") if asked else None)
         case _Ready():
-            return await _decided(turn, one, decision)
+            return await _apply_decision(turn, one, decision)
 
 
-async def _decided(turn: Turn, one: _Ready, decision: Decision | None) -> _Closed:
+async def _apply_decision(turn: Turn, one: _Ready, decision: Decision | None) -> _Closed:
     match decision:
         case Allowed() | None:
             turn.begin_call(one.call)
-            status, result = await _executed(turn, one)
-            return _guarded(turn, one, status, result)
+            status, result = await _execute(turn, one)
+            return _close_with_guard(turn, one, status, result)
         case Denied(reason, missing):
-            return _guarded(turn, one, "denied", _said(f"denied: {reason}"), missing)
+            return _close_with_guard(turn, one, "denied", _text_result(f"denied: {reason}"), missing)
         case Unworkable(reason):
-            return _guarded(turn, one, "error", _said(f"failed: {reason}"))
+            return _close_with_guard(turn, one, "error", _text_result(f"failed: {reason}"))
         case Withdrawn():
-            return _Closed(turn.close_call(one.call, "skipped", _said(SKIPPED_TEXT)), None)
+            return _Closed(turn.close_call(one.call, "skipped", _text_result(SKIPPED_TEXT)), None)
 
 
-def _guarded(
+def _close_with_guard(
     turn: Turn,
     one: _Ready,
     status: ResultStatus,
@@ -229,14 +227,14 @@ def _guarded(
     return _Closed(message, End("limit", reason, "loop"))
 
 
-async def _executed(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
+async def _execute(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
     def progress(text: str) -> None:
         turn.emit(ToolProgress(one.call.id, text))
 
     try:
         result = await turn.host.execute(one.call, one.tool, one.arguments, progress)
     except ToolError as error:
-        return "error", _said(str(error))
+        return "error", _text_result(str(error))
     except asyncio.CancelledError:
         raise
     # The border of a tool call: a tool may fail in any way, SystemExit and MemoryError included, and only its
@@ -246,14 +244,14 @@ async def _executed(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
         turn.warn(
             f"{one.tool.name} crashed: {type(error).__name__}: {error}. This is a bug; the log has more."
         )
-        return "error", _said(f"{one.tool.name} crashed: {type(error).__name__}: {error}")
+        return "error", _text_result(f"{one.tool.name} crashed: {type(error).__name__}: {error}")
     return ("ok" if result.ok else "error"), result
 
 
 async def _skip(turn: Turn, one: _Prepared, why: str) -> None:
     turn.open_call(one.call, one.tool.risk if one.tool else "high", None, begun=False)
-    await turn.record_result(turn.close_call(one.call, "skipped", _said(why)))
+    await turn.record_result(turn.close_call(one.call, "skipped", _text_result(why)))
 
 
-def _said(text: str) -> ToolResult:
+def _text_result(text: str) -> ToolResult:
     return ToolResult(text, Plain(text))

@@ -1,4 +1,4 @@
-"""The state of one running turn, owned by the loop, and the guard against calls that repeat themselves."""
+"""The state of one running turn, owned by the loop, and the guard against repeated calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from buddy.agent.cancel import Beside, uninterrupted
+from buddy.agent.cancel import Beside, finish_uninterruptibly
 from buddy.agent.compaction import CompactedView
 from buddy.agent.display import Plain
 from buddy.agent.events import (
@@ -31,7 +31,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
     calls_of,
-    unanswered,
+    unanswered_calls,
 )
 from buddy.agent.receipt import Receipt
 from buddy.agent.tool import Risk, Tool, ToolResult, call_title
@@ -40,7 +40,7 @@ NOTICE_AT = 3
 STOP_AT = 5
 MAX_PERIOD = 3
 MAX_MALFORMED = 3
-"""Replies in a row with arguments no tool could take, before the person is asked."""
+"""Consecutive replies with unusable arguments before the turn stops and the person decides."""
 
 NOTICE_TEXT = (
     "\n\n[buddy: this exact call gave this exact result {count} times in a row. Nothing will change by "
@@ -48,13 +48,14 @@ NOTICE_TEXT = (
 )
 
 _DURATION = pattern(r"(\[exit code \d+), [\d.]+ s\]")
-"""How long a command took is no news: with it, a failing command run again and again looks new each time."""
+"""Durations are removed before results are compared; otherwise a repeated failing command would look new each
+time."""
 
 Seen = tuple[str, str, int]
 
 
 class LoopGuard:
-    """The exchanges of one turn, as far back as a repetition can reach."""
+    """Detects repeated calls in one turn."""
 
     def __init__(self) -> None:
         self._seen: list[Seen] = []
@@ -62,12 +63,12 @@ class LoopGuard:
         self._is_counted = False
 
     def begin_reply(self) -> None:
-        """The calls of another reply follow."""
+        """Note that the calls of another reply follow."""
         self._is_counted = False
 
     def observe(self, call: Call, result: str) -> tuple[Literal["ok", "notice", "stop"], int]:
-        """Take note of a call and its result. `notice`: say so to the model; `stop`: end the turn. With the
-        count of repetitions."""
+        """Note a call and its result; return the verdict and the number of repetitions. `notice`: tell the
+        model; `stop`: end the turn."""
         self._seen.append((call.name, call.arguments, hash(_DURATION().sub(r"\1]", result))))
         del self._seen[: -MAX_PERIOD * STOP_AT]
         repeated = max(self._repetitions(period) for period in range(1, MAX_PERIOD + 1))
@@ -75,15 +76,15 @@ class LoopGuard:
             return "stop", repeated
         return ("notice" if repeated >= NOTICE_AT else "ok"), repeated
 
-    def malformed(self) -> bool:
-        """A call had arguments no tool could take, or named no tool; True when the person should be asked.
-        Several in one reply count once: the model reads why before it can do better."""
+    def note_malformed(self) -> bool:
+        """Note a call without a usable tool or arguments; return True when the turn should stop. Several in
+        one reply count once, because the model has not yet read the error."""
         self._malformed += not self._is_counted
         self._is_counted = True
         return self._malformed > MAX_MALFORMED
 
-    def well_formed(self) -> None:
-        """A call had arguments its tool could take."""
+    def note_well_formed(self) -> None:
+        """Note a call with usable arguments."""
         self._malformed = 0
 
     def _repetitions(self, period: int) -> int:
@@ -96,13 +97,13 @@ class LoopGuard:
         return count
 
     def _alternates(self) -> bool:
-        """A-B-A-B-A-B-A-B (or A-B-C three times): a cycle of calls counts as going in circles sooner than one
-        call, because nobody polls two things with constant answers."""
+        """Detect A-B-A-B-A-B-A-B (or A-B-C three times). A cycle counts as a loop sooner than one repeated
+        call, because polling repeats a single call."""
         return any(self._repetitions(period) * period >= 8 for period in range(2, MAX_PERIOD + 1))
 
 
 class End(msgspec.Struct, frozen=True):
-    """Why a turn is over."""
+    """The end of a turn and its reason."""
 
     outcome: TurnOutcome
     reason: str = ""
@@ -137,11 +138,11 @@ class Turn:
         self._closed: dict[str, ToolMessage] = {}
 
     def emit(self, event: AgentUiEvent) -> None:
-        """Tell the outside."""
+        """Emit an event."""
         self.host.emit(event)
 
     def warn(self, text: str) -> None:
-        """Tell the person something that is not part of the conversation."""
+        """Emit a warning for the person; it is not part of the conversation."""
         self.host.emit(Notice("warning", text))
 
     def open_call(
@@ -153,18 +154,18 @@ class Turn:
         *,
         begun: bool = True,
     ) -> None:
-        """A call's life begins, or, not `begun`, is only told of and closed."""
+        """Announce a call; one that is not `begun` is closed without running."""
         self._open[call.id] = self.host.now()
         self.emit(ToolStarted(call, risk, call_title(call.name, arguments, tool), begun))
 
     def begin_call(self, call: Call) -> None:
-        """It runs from now on: how long the person thought about it is none of its time."""
+        """Start the call's clock, so that the wait for an approval does not count."""
         self._open[call.id] = self.host.now()
 
     def close_call(
         self, call: Call, status: ResultStatus, result: ToolResult, missing: MissingApproval | None = None
     ) -> ToolMessage:
-        """A call's life ends; the message is what the history gets."""
+        """Announce the end of a call; return its message for the history."""
         seconds = self.host.now() - self._open.pop(call.id)
         self.refused += status == "denied"
         self.failed += status == "error"
@@ -174,12 +175,11 @@ class Turn:
         return message
 
     async def record(self, message: Message) -> None:
-        """Make a message part of the history, memory and disk together: a cancellation waits until it is
-        done."""
-        await uninterrupted(self.host.record(message))
+        """Add a message to the history in memory and on disk; a cancellation waits until both are done."""
+        await finish_uninterruptibly(self.host.record(message))
 
     async def record_result(self, result: ToolMessage) -> None:
-        """Make a result part of the history. It reaches the disk while the model is asked."""
+        """Add a result to the history. It is saved while the model is asked."""
         saved = self.host.record_soon(result)
         if saved is None:
             await self.record(result)
@@ -187,14 +187,14 @@ class Turn:
             self._saving.append(saved)
         self._closed.pop(result.call_id, None)
 
-    async def saved(self) -> None:
-        """Wait until every result is safe."""
+    async def flush_results(self) -> None:
+        """Wait until every result is saved."""
         while self._saving:
             await self._saving[0]
             del self._saving[0]
 
     async def take_in(self, texts: Sequence[UserMessage]) -> None:
-        """Text that waited becomes part of the history."""
+        """Add waiting messages to the history."""
         self.took_in = self.took_in or bool(texts)
         for message in texts:
             await self.record(message)
@@ -202,7 +202,7 @@ class Turn:
 
     async def answer_outstanding(self) -> None:
         """Give every unanswered call a result, so that the history is legal for every provider."""
-        for call in unanswered(self.history):
+        for call in unanswered_calls(self.history):
             if call.id not in self._closed:
                 if call.id not in self._open:
                     self.open_call(call, "high", None, begun=False)

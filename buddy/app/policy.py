@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import NO_SURVEY, Tool, ToolError
 from buddy.app.launch import LaunchContext
 from buddy.app.options import Options, UsageError
@@ -94,8 +94,8 @@ class RuleFiles:
         names = ", ".join(rule.what for rule in unused[:MAX_NAMED])
         more = f" and {len(unused) - MAX_NAMED} more" if len(unused) > MAX_NAMED else ""
         note = (
-            f"{self._saved}: {counted(len(unused), 'rule')} saved by an older version would hold in every "
-            f"project, so you are asked again: {names}{more}. Answer p to save them for a project; "
+            f"{self._saved}: {format_count(len(unused), 'rule')} saved by an older version would hold in "
+            f"every project, so you are asked again: {names}{more}. Answer p to save them for a project; "
             "/permissions remove N deletes the old ones"
         )
         kept = tuple(rule for rule in found.rules if rule not in unused)

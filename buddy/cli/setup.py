@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.provider import ProviderError
 from buddy.app.launch import find_launch, read_settings, saved_keys
 from buddy.app.model_server import ModelServer
@@ -151,7 +151,7 @@ def _with_models(text: str, table: Mapping[str, Any]) -> str:
     if not models:
         return text
     kept = ["[api]"] if table.get("api") else []
-    sys.stdout.write(f"kept your models: {' and '.join([*kept, counted(len(models), 'profile')])}\n")
+    sys.stdout.write(f"kept your models: {' and '.join([*kept, format_count(len(models), 'profile')])}\n")
     return f"{text}\n{tomli_w.dumps({'models': models})}"
 
 
@@ -343,7 +343,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
     left_out = len(found) - len(listed)
     if left_out:
         them = "it" if left_out == 1 else "them"
-        hidden = f"{counted(left_out, 'session')} hidden (from exec, or without an answer)"
+        hidden = f"{format_count(left_out, 'session')} hidden (from exec, or without an answer)"
         tell(f"{hidden}; --all shows {them}\n")
     elif not found:
         tell(f"buddy: there are no sessions in {launch.boundary.root}\n")
@@ -386,7 +386,7 @@ def _session_line(one: SessionSummary) -> str:
     marks = one.marks()
     title = one_line(one.name or one.title or "", 60)
     tail = f"  ({marks})" if marks else ""
-    return f"{session_id}  {at}  {counted(one.tasks, 'task'):<7}  {title}{tail}".rstrip()
+    return f"{session_id}  {at}  {format_count(one.tasks, 'task'):<7}  {title}{tail}".rstrip()
 
 
 def _session_object(one: SessionSummary) -> dict[str, object]:

@@ -37,8 +37,8 @@ IN_ORDER = (
 def first_model(
     environment: Mapping[str, str], saved: Callable[[], Container[str]] = tuple
 ) -> FirstModel | None:
-    """The model of the first key found; None without any. `saved` names the providers with a saved key, asked
-    only where the environment has none."""
+    """Return the model of the first key found; None without any. `saved` names the providers with a saved
+    key, asked only where the environment has none."""
     found = next((one for one in IN_ORDER if environment.get(one.key_env, "").strip()), None)
     if found is not None:
         return found

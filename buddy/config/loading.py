@@ -60,7 +60,7 @@ Table = dict[str, Any]
 
 
 def directories(environment: Mapping[str, str]) -> Directories:
-    """The person's directories by the XDG rules; a home that is not set is the current directory's."""
+    """Return the person's directories by the XDG rules; a home that is not set is the current directory's."""
     home = environment.get("HOME") or os.path.expanduser("~")
 
     def xdg(name: str, default: str) -> str:
@@ -141,7 +141,7 @@ def load(
 
 
 def _model_of(table: Table) -> str:
-    """The model a table chooses, "" for none."""
+    """Return the model a table chooses, "" for none."""
     for section in ("agent", "api"):
         model = cast(Table, table.get(section, {})).get("model")
         if isinstance(model, str) and model:
@@ -161,7 +161,8 @@ def _merge_remembered(merged: Table, remembered: object, own_model: str) -> None
 def _with_first_model(
     settings: Settings, environment: Mapping[str, str], saved: Callable[[], Container[str]]
 ) -> tuple[Settings, FirstModel | None]:
-    """The settings with a model: where nothing chooses one, that of the first key in the environment."""
+    """Return the settings with a model: where nothing chooses one, that of the first key in the
+    environment."""
     if settings.agent.model or settings.api != Profile():
         return settings, None
     first = first_model(environment, saved)
@@ -176,7 +177,7 @@ def remember_model(table: Table, model: str, own_model: str) -> None:
 
 
 def read_table(path: str, *, required: bool) -> Table | None:
-    """A TOML file as a table, None when it isn't there. Raises `ConfigError` naming file and line."""
+    """Return a TOML file as a table, None when it isn't there. Raises `ConfigError` naming file and line."""
     import tomllib  # here because a start without any file (4 ms) does not need it
 
     try:
@@ -196,8 +197,8 @@ def read_table(path: str, *, required: bool) -> Table | None:
 
 
 def _toml_words(said: str) -> str:
-    """An error of the TOML reader for people: the line first, then what is wrong there. The line itself may
-    hold a key and is not repeated."""
+    """Return an error of the TOML reader for people: the line first, then what is wrong there. The line
+    itself may hold a key and is not repeated."""
     problem, _, place = said.rstrip(")").partition(" (at ")
     hint = " (text needs quotes)" if problem == "Invalid value" else ""
     where = place.partition(",")[0] or "the file"
@@ -205,7 +206,8 @@ def _toml_words(said: str) -> str:
 
 
 def _text(path: str) -> str:
-    """A settings file's text: a regular file of a sane size, so a pipe or 8 GB in its place harm nobody."""
+    """Return a settings file's text: a regular file of a sane size, so a pipe or 8 GB in its place harm
+    nobody."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with on_failure(os.close, descriptor):
         found = os.fstat(descriptor)
@@ -230,7 +232,7 @@ def _converted(merged: Table) -> tuple[Settings, str]:
 
 
 def _in_section(error: msgspec.ValidationError, merged: Table) -> str:
-    """A problem of all settings, named by its section: `[permissions] mode: expected …`."""
+    """Return a problem of all settings, named by its section: `[permissions] mode: expected …`."""
     from buddy.agent.schema import explain  # here: only a mistake needs it
 
     problem = explain(error, merged, Settings)
@@ -241,7 +243,7 @@ def _in_section(error: msgspec.ValidationError, merged: Table) -> str:
 
 
 def _checked(table: Table, path: str) -> Table:
-    """The table of one file, or a `ConfigError` that names the file and the nearest known name."""
+    """Return the table of one file, or a `ConfigError` that names the file and the nearest known name."""
     _known_names(table, Settings.__struct_fields__, path, "")
     for section, value in table.items():
         if section in ("permissions", "rule"):
@@ -370,7 +372,7 @@ def _from_environment(environment: Mapping[str, str], merged: Table, warnings: l
 
 
 def _variables(merged: Table) -> dict[str, tuple[str, ...]]:
-    """Every variable that is a setting, with the setting's place in the file."""
+    """Return every variable that is a setting, with the setting's place in the file."""
     names: dict[str, tuple[str, ...]] = dict(SHORT_NAMES)
     for section in Settings.__struct_fields__:
         if section not in _NO_VARIABLES:
@@ -384,7 +386,7 @@ def _variables(merged: Table) -> dict[str, tuple[str, ...]]:
 
 
 def _mode(value: str) -> str:
-    """A permission mode in buddy's words; one that is none is refused with the other settings."""
+    """Return a permission mode in buddy's words; one that is none is refused with the other settings."""
     from buddy.safety.policy.decide import mode_named  # only who sets one pays for it
 
     return mode_named(value) or value

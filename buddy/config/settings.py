@@ -169,8 +169,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def profile_of(settings: Settings, name: str = "") -> Profile:
-    """The profile of a name, the default one for "". A name without a profile is a model of the default
-    profile's provider settings, or of its own when it names a provider (`anthropic/…`). Raises
+    """Return the profile of a name, the default one for "". A name without a profile is a model of the
+    default profile's provider settings, or of its own when it names a provider (`anthropic/…`). Raises
     `ConfigError`."""
     chosen = name or settings.agent.model
     if not chosen:

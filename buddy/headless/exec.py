@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.events import MissingApproval, TaskEvent, ToolFinished, ToolStarted
-from buddy.agent.formatting import calls_were
+from buddy.agent.formatting import describe_calls
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
@@ -105,7 +105,7 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
     if watch.missing:
         run.warn(skipped_summary(watch.missing))
     elif watch.denials:
-        run.warn(f"{calls_were(len(watch.denials), 'denied', more=False)}; the lines above say why.")
+        run.warn(f"{describe_calls(len(watch.denials), 'denied', more=False)}; the lines above say why.")
     return exit_code(outcome, approval_missing=bool(watch.missing), terminated=watch.terminated)
 
 

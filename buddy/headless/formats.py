@@ -35,7 +35,7 @@ from buddy.agent.events import (
     TurnFinished,
     TurnStarted,
 )
-from buddy.agent.formatting import calls_were
+from buddy.agent.formatting import describe_calls
 from buddy.agent.host import Outcome
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import (
@@ -73,7 +73,7 @@ def skipped_line(missing: MissingApproval) -> str:
 
 def skipped_summary(missing: Sequence[MissingApproval]) -> str:
     """The sentence for the end of a run: how many calls were skipped, and what lets all of them run."""
-    start = f"{calls_were(len(missing), 'skipped', more=False)} for want of an approval"
+    start = f"{describe_calls(len(missing), 'skipped', more=False)} for want of an approval"
     mode = "edit" if all(one.mode == "edit" for one in missing) else ""
     rules = tuple(dict.fromkeys(rule for one in missing for rule in one.rules))
     covered = bool(rules) and all(one.rules for one in missing) and len(rules) <= SHOWN_RULES
@@ -163,7 +163,7 @@ class ProgressLines:
         if isinstance(event, ToolFinished) and event.call_id in self._not_begun:
             return
         if self._not_begun:
-            self._err(f"  {calls_were(len(self._not_begun), 'not begun', more=self._begun > 0)}\n")
+            self._err(f"  {describe_calls(len(self._not_begun), 'not begun', more=self._begun > 0)}\n")
             self._not_begun.clear()
         match event:
             case ToolStarted():

@@ -120,8 +120,8 @@ class ContextLimit(msgspec.Struct, frozen=True):
 
 
 def lookup(catalogue: Catalogue, name: str) -> CatalogMatch | None:
-    """The row of a model: exact id or alias, then the longest prefix, then the longest substring, each ending
-    (and starting) at a boundary and each also with route segments and variants stripped."""
+    """Return the row of a model: exact id or alias, then the longest prefix, then the longest substring, each
+    ending (and starting) at a boundary and each also with route segments and variants stripped."""
     head, slash, rest = name.partition("/")
     provider = catalogue.providers.get(head.lower()) if slash else None
     found = _find(catalogue.names, f"{provider.name}/{rest}" if provider else name)
@@ -152,8 +152,8 @@ def _find(
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """The name, then without its variant (`:free`), then the same without one leading segment after the other
-    (`openrouter/anthropic/…`, Bedrock's `us.anthropic.…`)."""
+    """Yield the name, then without its variant (`:free`), then the same without one leading segment after the
+    other (`openrouter/anthropic/…`, Bedrock's `us.anthropic.…`)."""
     while name:
         yield name
         base, colon, variant = name.rpartition(":")
@@ -181,8 +181,8 @@ def _between_boundaries(name: str) -> Iterator[str]:
 def context_limit(
     configured: int, catalogue: Catalogue, name: str, litellm_file: str | os.PathLike[str] | None
 ) -> ContextLimit:
-    """The context window: configured, from the catalogue, from litellm's own file (read only then), or a
-    guess."""
+    """Return the context window: configured, from the catalogue, from litellm's own file (read only then), or
+    a guess."""
     if configured > 0:
         return ContextLimit(configured, "configuration")
     match = lookup(catalogue, name)
@@ -224,7 +224,8 @@ class _PriceRow(msgspec.Struct):
 
 
 def read_price_file(path: str | os.PathLike[str]) -> dict[str, int]:
-    """Names (lower case) and context windows of litellm's price map; empty when the file is not there."""
+    """Return names (lower case) and context windows of litellm's price map; empty when the file is not
+    there."""
     try:
         with open(path, "rb") as file:
             rows = msgspec.json.decode(file.read(), type=dict[str, _PriceRow])
@@ -238,13 +239,13 @@ def read_price_file(path: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
-    """The catalogue in a file. Raises `OSError`, and `ValueError` where a row is malformed."""
+    """Return the catalogue in a file. Raises `OSError`, and `ValueError` where a row is malformed."""
     with open(path, encoding="utf-8") as file:
         return parse_catalogue(file.read())
 
 
 def parse_catalogue(text: str) -> Catalogue:
-    """The catalogue in a text. Raises `ValueError` naming the row that is malformed."""
+    """Return the catalogue in a text. Raises `ValueError` naming the row that is malformed."""
     data = tomllib.loads(text)
     rows = [
         _split(provider, line)

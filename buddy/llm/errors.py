@@ -119,7 +119,7 @@ def _read_page(text: str) -> Told:
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Every interesting leaf, outermost first; strings that hold JSON are opened."""
+    """Yield every interesting leaf, outermost first; strings that hold JSON are opened."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, list):
@@ -151,8 +151,8 @@ def _leaf(key: str, value: str | float, depth: int) -> Iterator[tuple[str, Any]]
 
 
 def _inner_body(text: str) -> Any:
-    """The body of an upstream error that a gateway wrote into its own sentence, as JSON or as the `repr` of
-    bytes; None where there is none."""
+    """Return the body of an upstream error that a gateway wrote into its own sentence, as JSON or as the
+    `repr` of bytes; None where there is none."""
     if not re.match(GATEWAY, text):
         return None
     written = re.search(BYTES, text)
@@ -168,7 +168,7 @@ def _inner_body(text: str) -> Any:
 
 
 def _opened(text: str) -> Any:
-    """The JSON a string holds (upstream errors passed on as text), None when it holds none."""
+    """Return the JSON a string holds (upstream errors passed on as text), None when it holds none."""
     stripped = text.strip()
     if not stripped.startswith("{"):
         return None
@@ -189,7 +189,7 @@ WORDING = (
 
 
 def retry_after_s(headers: Mapping[str, str], told: Told, now: float | None) -> float | None:
-    """Seconds to wait, never negative; None when nothing usable is said. `headers` in lower case."""
+    """Return seconds to wait, never negative; None when nothing usable is said. `headers` in lower case."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -208,7 +208,7 @@ def retry_after_s(headers: Mapping[str, str], told: Told, now: float | None) -> 
 
 
 def duration_s(text: str) -> float | None:
-    """Seconds of "1.5s", "174ms", "9m38.016s", "2 minutes"; None for anything else."""
+    """Return seconds of "1.5s", "174ms", "9m38.016s", "2 minutes"; None for anything else."""
     total, found = 0.0, False
     for amount, unit in re.findall(DURATION, text, re.IGNORECASE):
         found = True
@@ -234,7 +234,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(text: str, answered: str | None, now: float | None) -> float | None:
-    """Seconds from now (or from the answer's own date) to an HTTP date."""
+    """Return seconds from now (or from the answer's own date) to an HTTP date."""
     at = _date(text)
     if at is None:
         return None
@@ -243,7 +243,7 @@ def _until(text: str, answered: str | None, now: float | None) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """An HTTP date, in any of its three formats; always GMT."""
+    """Return an HTTP date, in any of its three formats; always GMT."""
     from email.utils import parsedate_tz  # here: 13 ms that only an error with a date needs
 
     parsed = parsedate_tz(text)
@@ -292,7 +292,7 @@ def classify(
     key: str = "",
     now: float | None = None,
 ) -> ProviderError:
-    """The error an HTTP answer (or a library's exception) means.
+    """Return the error an HTTP answer (or a library's exception) means.
 
     `status` 0 or None: there was no HTTP status. `body`: bytes, text, or JSON already decoded. `key` is
     removed from the sentence wherever the provider repeats it. `now`: seconds since the epoch for dates in
@@ -314,7 +314,7 @@ def classify(
 
 
 def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") -> ProviderError | None:
-    """The error an event of a 200 stream holds; None when it holds none."""
+    """Return the error an event of a 200 stream holds; None when it holds none."""
     verdict = mapping(event.get("base_resp"))  # MiniMax states one in every answer, 0 for success
     if verdict:
         return classify(0, {}, dict(event), provider, key=key) if verdict.get("status_code") else None
@@ -326,7 +326,8 @@ def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") ->
 
 
 def with_key_place(error: ProviderError, place: str) -> ProviderError:
-    """The error, where it advises to check the key, with the place the key came from; "": there was none."""
+    """Return the error, where it advises to check the key, with the place the key came from; "": there was
+    none."""
     message = error.message
     for refused, checked in ((ADVICE["auth"], KEY_REFUSED), (FORBIDDEN, FORBIDDEN)):
         message = message.replace(refused, f"{checked}; check {place}" if place else NO_KEY_SENT, 1)
@@ -334,7 +335,7 @@ def with_key_place(error: ProviderError, place: str) -> ProviderError:
 
 
 def saying(error: ProviderError, message: str) -> ProviderError:
-    """The same error in other words."""
+    """Return the same error in other words."""
     return ProviderError(
         error.kind,
         message,
@@ -345,7 +346,7 @@ def saying(error: ProviderError, message: str) -> ProviderError:
 
 
 def redact(text: str, key: str = "") -> str:
-    """The text as a terminal shows it, without the key in use and without anything shaped like one.
+    """Return the text as a terminal shows it, without the key in use and without anything shaped like one.
 
     Cleaned first: an escape sequence or an invisible character inside a key would hide it from the search,
     and be dropped before the text is shown.

@@ -32,14 +32,15 @@ class ProfileKey:
         return self._resolver.place
 
     async def resolve(self) -> str:
-        """The key for the request at hand. Raises `ProviderError` of kind "auth" that says what to set."""
+        """Return the key for the request at hand. Raises `ProviderError` of kind "auth" that says what to
+        set."""
         self.value = await key_for_request(self._resolver)
         if self.value and self.value not in self.used:
             self.used = (*self.used, self.value)
         return self.value
 
     async def in_use(self) -> str:
-        """The key that was resolved for the request at hand."""
+        """Return the key that was resolved for the request at hand."""
         return self.value
 
     async def renewed(self, refused: str) -> bool:
@@ -62,8 +63,8 @@ class KeyedProvider:
         self.lane = inner.lane
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The inner stream; once more with another key, where the first is refused and there is one. Raises
-        `ProviderError`, with the key's place and without secrets."""
+        """Yield the inner stream; once more with another key, where the first is refused and there is one.
+        Raises `ProviderError`, with the key's place and without secrets."""
         may_renew = True
         while True:
             stream = None

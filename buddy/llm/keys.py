@@ -130,7 +130,7 @@ class KeyResolver:
         """Where the key came from that was given last, in words; "" when there was none."""
 
     async def __call__(self) -> str:
-        """The key; "" when the provider needs none. Raises `KeyMissingError`."""
+        """Return the key; "" when the provider needs none. Raises `KeyMissingError`."""
         source = self._source
         if source.literal:
             return self._found(source.literal, "api_key in buddy.toml")
@@ -159,7 +159,8 @@ class KeyResolver:
             self._kept = None
 
     async def _once(self, ask: Callable[[], Awaitable[str]]) -> str:
-        """An answer that is kept. The start and the first prompt may both want it: one of them asks."""
+        """Return an answer that is kept. The start and the first prompt may both want it: one of them
+        asks."""
         async with self._asking:
             if self._kept is not None:
                 return self._kept
@@ -235,7 +236,7 @@ def _ask(keyring: Callable[[str], str], provider: str, answer: Future[str]) -> N
 
 
 def checked(text: str, place: str) -> str:
-    """The key in a text. Raises `KeyMissingError` when it is empty or cannot be sent in a header."""
+    """Return the key in a text. Raises `KeyMissingError` when it is empty or cannot be sent in a header."""
     key = text.strip()
     if not key:
         raise KeyMissingError(f"{place} is empty: expected a key")
@@ -302,7 +303,7 @@ Key = Callable[[], Awaitable[str]]
 
 
 async def key_for_request(resolve: Key) -> str:
-    """A key for the request at hand. Raises `ProviderError` of kind `auth` when there is none."""
+    """Return a key for the request at hand. Raises `ProviderError` of kind `auth` when there is none."""
     try:
         return await resolve()
     except KeyMissingError as error:
@@ -321,7 +322,7 @@ class Keyring:
         self._keyring: Any = None
 
     def read(self, provider: str) -> str:
-        """The key, "" when there is none."""
+        """Return the key, "" when there is none."""
         try:
             return self._loaded().get_password(SERVICE, provider) or ""
         except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like

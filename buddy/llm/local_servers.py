@@ -61,7 +61,7 @@ class _Models(msgspec.Struct):
 async def find_local_servers(
     addresses: Sequence[LocalAddress] = USUAL, *, timeout_s: float = TIMEOUT_S
 ) -> tuple[LocalServer, ...]:
-    """The servers that answer, in the order of the addresses. Never raises for what a server does."""
+    """Return the servers that answer, in the order of the addresses. Never raises for what a server does."""
     are_open = await asyncio.gather(*(_is_open(address, timeout_s) for address in addresses))
     if not any(are_open):
         return ()
@@ -96,7 +96,7 @@ async def _probe(address: LocalAddress, timeout_s: float) -> LocalServer | None:
 
 
 async def _get(url: str, timeout_s: float) -> bytes:
-    """The body of a successful answer. Raises `ProviderError`, or `ValueError` when it is none."""
+    """Return the body of a successful answer. Raises `ProviderError`, or `ValueError` when it is none."""
     client = EngineClient(timeout_s)
     try:
         answer = await client.get(url, {})
@@ -161,7 +161,7 @@ async def context_of(
 
 
 def models_in(answer: Any) -> tuple[ServerModel, ...]:
-    """The models of a list: OpenAI's, LiteLLM's `/model/info`, LM Studio's."""
+    """Return the models of a list: OpenAI's, LiteLLM's `/model/info`, LM Studio's."""
     listed = mapping(answer)
     rows = [mapping(row) for row in items(listed.get("data") or listed.get("models"))]
     found: dict[str, ServerModel] = {}

@@ -239,7 +239,7 @@ class GovernedProvider:
         return self._provider.lane
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces, once it is this request's turn."""
+        """Yield the reply in pieces, once it is this request's turn."""
         governor = self._governor
         if governor.is_closed:
             await governor.lift_for_another_key()

@@ -34,9 +34,9 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoice = "auto") -> Route:
-    """The way to a model. `base_url`: the profile's own address, where the part after the first slash is
-    sent. What needs OpenAI's responses protocol goes through litellm, there too: the direct lane speaks chat
-    completions. Raises `UnknownModelError`."""
+    """Return the way to a model. `base_url`: the profile's own address, where the part after the first slash
+    is sent. What needs OpenAI's responses protocol goes through litellm, there too: the direct lane speaks
+    chat completions. Raises `UnknownModelError`."""
     if base_url and name.startswith(RESPONSES):
         name = f"openai/{name}"
     match = lookup(catalogue, name)

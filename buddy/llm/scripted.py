@@ -27,7 +27,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import Usage
 from buddy.agent.provider import (
     CallPiece,
@@ -134,7 +134,7 @@ class ScriptedProvider:
         return "scripted"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The next reply in pieces. Raises `ProviderError` where the script says so."""
+        """Yield the next reply in pieces. Raises `ProviderError` where the script says so."""
         number = len(self.requests)
         self.requests.append(request)
         reply = self._choose(request, number)
@@ -154,7 +154,7 @@ class ScriptedProvider:
         if self._rest is not None:
             return self._rest
         raise ProviderError(
-            "bad_request", f"the script has only {counted(len(self._replies), 'reply', 'replies')}"
+            "bad_request", f"the script has only {format_count(len(self._replies), 'reply', 'replies')}"
         )
 
     async def _play(self, reply: Reply, number: int) -> AsyncGenerator[ModelDelta, None]:
@@ -209,7 +209,7 @@ def _usage(step: Spent) -> Usage:
 
 
 def parse_script(text: str) -> tuple[Reply, ...]:
-    """The replies of a script. Raises `ScriptError`."""
+    """Return the replies of a script. Raises `ScriptError`."""
     replies: list[list[Step]] = [[]]
     for number, word, rest in _steps(text):
         if word == "reply":

@@ -40,7 +40,7 @@ class Timer(Protocol):
     """The part of an event loop the watchdog needs; tests bring their own."""
 
     def time(self) -> float:
-        """Seconds of a monotonic clock."""
+        """Return seconds of a monotonic clock."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
@@ -61,14 +61,14 @@ class WatchedProvider:
         return self._provider.lane
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces."""
+        """Yield the reply in pieces."""
         return watched(self._provider.stream(request), self._limits)
 
 
 async def watched(
     stream: AsyncGenerator[ModelDelta, None], limits: WatchLimits, timer: Timer | None = None
 ) -> AsyncGenerator[ModelDelta, None]:
-    """The same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
+    """Yield the same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
     inside, however it ends."""
     loop = asyncio.get_running_loop()
     watch = _StreamWatch(limits, timer or loop, loop)

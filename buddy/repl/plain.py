@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
 from buddy.repl.input.approval_line import (
     NOTHING_WAITS,
@@ -364,7 +364,7 @@ class LineRepl:
         draft = "\n".join(self._draft)
         runs = draft.lstrip().startswith("!")
         what = "Enter runs it in your shell" if runs else "Enter sends it"
-        count = counted(draft.count("\n") + 1, "line")
+        count = format_count(draft.count("\n") + 1, "line")
         self._say(f"Pasted, {count}: {what}, Ctrl+C drops it.\n")
 
     def _is_beside_draft(self, text: str) -> bool:

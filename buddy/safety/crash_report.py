@@ -33,6 +33,6 @@ def guard_process() -> tuple[str, ...]:
 
 
 def crash_report(error: BaseException, keys: Sequence[str] = ()) -> str:
-    """The traceback of a crash for a log: where it happened, without the values of variables, keys
+    """Return the traceback of a crash for a log: where it happened, without the values of variables, keys
     redacted."""
     return clean(redact("".join(traceback.format_exception(error)), keys), blank_lines=0)

@@ -37,8 +37,8 @@ class _Value(NamedTuple):
 
 
 def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
-    """The keys of the repository around `cwd` (and of its submodules) that would start programs or lead git
-    elsewhere, as `file: key`; () when there is none, or no repository. `root`: the workspace."""
+    """Return the keys of the repository around `cwd` (and of its submodules) that would start programs or
+    lead git elsewhere, as `file: key`; () when there is none, or no repository. `root`: the workspace."""
     found: list[str] = []
     for work_tree, git_dir in find_git_folders(cwd):
         found.extend(_keys_of(cwd, root, work_tree, git_dir))
@@ -46,8 +46,8 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
 
 
 def repositories(cwd: str) -> Iterator[tuple[str, str]]:
-    """The repositories that a git command in a folder reads, each as its working tree and its data: the ones
-    git may find, and their submodules."""
+    """Yield the repositories that a git command in a folder reads, each as its working tree and its data: the
+    ones git may find, and their submodules."""
     seen: set[str] = set()
     pending = list(find_git_folders(cwd))
     while pending:
@@ -88,8 +88,8 @@ def _read(path: str) -> str:
 
 
 def _git_dirs(work_tree: str, git_dir: str, seen: set[str]) -> Iterator[str]:
-    """The git folders whose configuration counts: those of submodules, and of theirs, too; "" for an index
-    that does not tell which there are."""
+    """Yield the git folders whose configuration counts: those of submodules, and of theirs, too; "" for an
+    index that does not tell which there are."""
     if git_dir in seen:
         return
     seen.add(git_dir)
@@ -104,7 +104,7 @@ def _git_dirs(work_tree: str, git_dir: str, seen: set[str]) -> Iterator[str]:
 
 
 def _keys(path: str, work_tree: str) -> list[str]:
-    """The dangerous keys of one configuration file. What cannot be read as one counts as dangerous."""
+    """Return the dangerous keys of one configuration file. What cannot be read as one counts as dangerous."""
     text = _read(path)
     if len(text) > MAX_CONFIG_BYTES:
         return ["too long to look through"]
@@ -134,7 +134,8 @@ def _keys(path: str, work_tree: str) -> list[str]:
 
 
 def _simple_value(text: str) -> str | None:
-    """The value after a key, None when there is none or it is written in a way that is not followed."""
+    """Return the value after a key, None when there is none or it is written in a way that is not
+    followed."""
     if not text.strip():
         return None
     value = text.strip().removeprefix("=").strip()

@@ -58,8 +58,8 @@ def is_git_folder(path: str) -> bool:
 
 
 def find_git_folders(cwd: str) -> tuple[tuple[str, str], ...]:
-    """The repositories git may find for a folder, each as its working tree ("" for a bare one) and its data.
-    The last one is what git takes; those before it look like repositories and are none to git."""
+    """Return the repositories git may find for a folder, each as its working tree ("" for a bare one) and its
+    data. The last one is what git takes; those before it look like repositories and are none to git."""
     found: list[tuple[str, str]] = []
     folder = cwd
     while True:
@@ -79,7 +79,8 @@ def find_git_folders(cwd: str) -> tuple[tuple[str, str], ...]:
 
 
 def repository_around(cwd: str) -> tuple[str, str]:
-    """The working tree and the git folder that git takes for a folder, ("", "") outside of repositories."""
+    """Return the working tree and the git folder that git takes for a folder, ("", "") outside of
+    repositories."""
     found = find_git_folders(cwd)
     if not found or (found[-1][0] and os.path.isdir(found[-1][1]) and not is_git_folder(found[-1][1])):
         return "", ""
@@ -87,14 +88,15 @@ def repository_around(cwd: str) -> tuple[str, str]:
 
 
 def shared_folder(git_dir: str) -> tuple[str, ...]:
-    """The folder whose configuration and hooks hold for this one of git's too, () when it is its own."""
+    """Return the folder whose configuration and hooks hold for this one of git's too, () when it is its
+    own."""
     text = read_regular(os.path.join(git_dir, "commondir"), _MAX_POINTER_BYTES)
     return (_pointed(git_dir, text),) if text else ()
 
 
 def _pointed(folder: str, text: bytes) -> str:
-    """The folder a file names, to the letter as git reads it: line ends behind the name are none of it,
-    blanks and bytes that are no text are, and the name ends with the first NUL."""
+    """Return the folder a file names, to the letter as git reads it: line ends behind the name are none of
+    it, blanks and bytes that are no text are, and the name ends with the first NUL."""
     name = os.fsdecode(text.rstrip(b"\r\n").partition(b"\0")[0])
     named = os.path.join(folder, name)
     plain = os.path.normpath(named)
@@ -169,7 +171,7 @@ def _waits(path: str) -> bool:
 
 
 def read_regular(path: str, max_bytes: int) -> bytes:
-    """The beginning of a regular file, b"" when it is none or cannot be read; never waits."""
+    """Return the beginning of a regular file, b"" when it is none or cannot be read; never waits."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
@@ -216,8 +218,8 @@ def may_be_tracked(git_dir: str, path: str) -> bool:
 
 
 def submodules(git_dir: str) -> tuple[str, ...] | None:
-    """The paths of a repository's submodules, relative to its working tree; None when its index does not
-    tell for certain. Most indexes are only looked through for one number."""
+    """Return the paths of a repository's submodules, relative to its working tree; None when its index does
+    not tell for certain. Most indexes are only looked through for one number."""
     try:
         names = os.listdir(git_dir)
     except OSError:
@@ -232,8 +234,8 @@ def submodules(git_dir: str) -> tuple[str, ...] | None:
 
 
 def tracked_by_name(git_dir: str, name: str) -> tuple[str, ...] | None:
-    """The tracked paths that end with a file's name, relative to the working tree; None when the index does
-    not tell for certain."""
+    """Return the tracked paths that end with a file's name, relative to the working tree; None when the index
+    does not tell for certain."""
     found: list[str] = []
     for file in _index_files(git_dir):
         names = _ending_with(file, name.encode())
@@ -249,7 +251,7 @@ def tracked_by_name(git_dir: str, name: str) -> tuple[str, ...] | None:
 
 
 def _index_files(git_dir: str) -> tuple[str, ...]:
-    """The index of a repository, and its parts."""
+    """Return the index of a repository, and its parts."""
     try:
         names = os.listdir(git_dir)
     except OSError:
@@ -279,8 +281,8 @@ def _begins_entry(data: mmap.mmap, at: int, length: int) -> bool:
 
 
 def _ending_with(index: str, ending: bytes) -> list[bytes] | None:
-    """The names in an index that end so, found without reading every entry; None where only that tells. A
-    name holds no NUL and follows its length, which below 256 begins with one."""
+    """Return the names in an index that end so, found without reading every entry; None where only that
+    tells. A name holds no NUL and follows its length, which below 256 begins with one."""
     found: list[bytes] = []
     with _opened(index) as data:
         if data is None:
@@ -354,7 +356,7 @@ def _entries(data: bytes) -> list[tuple[int, bytes]] | None:
 
 
 def _offset(data: bytes, at: int) -> tuple[int, int]:
-    """A variable-length number and where it ends."""
+    """Return a variable-length number and where it ends."""
     value = data[at] & 0x7F
     while data[at] & 0x80 and at + 1 < len(data):
         at += 1

@@ -69,8 +69,8 @@ def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o
 
 
 def open_parent(directory: str | int, relative: str) -> tuple[int, str]:
-    """The folder of a file beneath a directory, as a descriptor the caller closes, and the file's own name.
-    Raises as `open_beneath` does."""
+    """Return the folder of a file beneath a directory, as a descriptor the caller closes, and the file's own
+    name. Raises as `open_beneath` does."""
     return _descend(directory, _components(relative))
 
 
@@ -98,8 +98,8 @@ def replace_beneath(directory: str | int, relative: str, data: bytes, mode: int)
 
 
 def open_regular(path: str) -> int:
-    """A descriptor on a regular file for reading, never waiting: pipes, sockets, devices and the kernel's own
-    files are refused with `ToolError`. Raises `OSError` for what is missing or not permitted."""
+    """Return a descriptor on a regular file for reading, never waiting: pipes, sockets, devices and the
+    kernel's own files are refused with `ToolError`. Raises `OSError` for what is missing or not permitted."""
     _refuse_kernel_file(os.path.realpath(path), path)  # before opening: opening a device may already act
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -116,12 +116,12 @@ def open_regular(path: str) -> int:
 
 
 def read_regular(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-    """The first `max_bytes` of a regular file. Raises as `open_regular` does."""
+    """Return the first `max_bytes` of a regular file. Raises as `open_regular` does."""
     return _read(open_regular(path), max_bytes)
 
 
 def read_beneath(directory: str | int, relative: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-    """The first `max_bytes` of a regular file beneath a directory. Raises as `open_beneath` and
+    """Return the first `max_bytes` of a regular file beneath a directory. Raises as `open_beneath` and
     `open_regular` do."""
     descriptor = open_beneath(directory, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with on_failure(os.close, descriptor):
@@ -322,7 +322,7 @@ def _start(boundary: Boundary, given: str) -> tuple[str, list[str]]:
 
 
 def _walk(base: str, parts: list[str]) -> tuple[str, str]:
-    """The absolute path with links kept and the one with links followed."""
+    """Return the absolute path with links kept and the one with links followed."""
     path = real = base
     links = 0
     for part in parts:

@@ -392,8 +392,8 @@ def secret_reason(path: str, places: ProtectedPlaces) -> str:
 
 
 def _by_windows_name(part: str, names: dict[str, str]) -> str:
-    """The reason for what NTFS, which WSL shows as a folder, also takes for one of the names: a stream of it
-    (`.git::$INDEX_ALLOCATION`), and its short name (`GIT~1`)."""
+    """Return the reason for what NTFS, which WSL shows as a folder, also takes for one of the names: a stream
+    of it (`.git::$INDEX_ALLOCATION`), and its short name (`GIT~1`)."""
     if ":" not in part and "~" not in part:
         return ""
     whole = part.partition(":")[0].rstrip(" .")
@@ -426,7 +426,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def _listed(text: str, names: Sequence[tuple[str, str]], base: str) -> str:
-    """The reason of the first of the names, relative to `base`, that the path is or lies in."""
+    """Return the reason of the first of the names, relative to `base`, that the path is or lies in."""
     base = _folded(base).rstrip("/")
     if not text.startswith(base + "/"):
         return ""
@@ -452,8 +452,8 @@ def _beneath(text: str, directory: str) -> bool:
 
 
 def _folded(path: str) -> str:
-    """The path as the most forgiving file system would compare it: case, compatibility forms, ignorable
-    characters, and blanks or dots after a name."""
+    """Return the path as the most forgiving file system would compare it: case, compatibility forms,
+    ignorable characters, and blanks or dots after a name."""
     if path.isascii():
         text = path.lower()
     else:

@@ -112,7 +112,7 @@ def opening_request(blocked: Blocked, boundary: Boundary) -> OpeningRequest | No
 
 
 def _place(path: str, boundary: Boundary) -> str:
-    """The folder to open for a path: one of the home folder's own; "" where none should be opened."""
+    """Return the folder to open for a path: one of the home folder's own; "" where none should be opened."""
     home = boundary.home
     if not path.startswith(home + "/"):
         return ""
@@ -186,8 +186,8 @@ def outside_writes(writes: Sequence[Located], boundary: Boundary, *, own_tmp: bo
 
 
 def place_to_open(written: Located, boundary: Boundary) -> str:
-    """The folder that must be open for a write: the nearest one that exists; or the file itself where that
-    folder stays closed; "" where neither may be opened."""
+    """Return the folder that must be open for a write: the nearest one that exists; or the file itself where
+    that folder stays closed; "" where neither may be opened."""
     if written.protected or written.secret:
         return ""
     folder = written.real

@@ -36,7 +36,8 @@ class EscapeRemover:
         return self._state == "ground"
 
     def feed(self, text: str) -> str:
-        """The piece without the sequences in it, and without what continues one from earlier pieces."""
+        """Return the piece without the sequences in it, and without what continues one from earlier
+        pieces."""
         at = 0
         while at < len(text):
             at = self._step(text, at)
@@ -197,7 +198,8 @@ class Sanitiser:
         self._indent = 0
 
     def feed(self, text: str) -> str:
-        """The inert form of the next piece. Blank lines beyond the limit are held until something follows."""
+        """Return the inert form of the next piece. Blank lines beyond the limit are held until something
+        follows."""
         if not self._line_ends and self._escapes.between_sequences and text.isascii() and text.isprintable():
             if text:
                 self._column += len(text)
@@ -292,7 +294,7 @@ class Sanitiser:
 
 
 def clean(text: str, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLANK_LINES) -> str:
-    """The inert form of a whole text."""
+    """Return the inert form of a whole text."""
     if text.isascii() and text.isprintable():
         return text
     if _is_plain(text) and not (blank_lines and _long_run(blank_lines).search(text)):
@@ -302,7 +304,7 @@ def clean(text: str, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLAN
 
 
 def one_line(text: str, limit: int = MAX_TITLE_CHARS) -> str:
-    """The inert form for a title, a notification, one row of a list: no line ends, at most `limit`
+    """Return the inert form for a title, a notification, one row of a list: no line ends, at most `limit`
     characters."""
     line = " ".join(clean(text[: limit * 50], blank_lines=0).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
@@ -365,12 +367,12 @@ MAX_SOURCE_CHARS = 300
 
 
 def new_id() -> str:
-    """A delimiter's id nobody can guess."""
+    """Return a delimiter's id nobody can guess."""
     return os.urandom(8).hex()
 
 
 def untrusted(text: str, source: str, id: str) -> str:
-    """The text between delimiters, with a word on what it is. `source` says where it came from."""
+    """Return the text between delimiters, with a word on what it is. `source` says where it came from."""
     inside = text.replace(id, "⟨id⟩")
     return (
         f"Content from {one_line(source, MAX_SOURCE_CHARS)} follows. "

@@ -19,12 +19,12 @@ class Seal(msgspec.Struct, frozen=True):
     key: bytes
 
     def derive(self, *fields: str) -> Seal:
-        """The key of a narrower purpose."""
+        """Return the key of a narrower purpose."""
         text = json.dumps(["key", *fields], ensure_ascii=True)
         return Seal(hmac.digest(self.key, text.encode("ascii"), "sha256"))
 
     def of(self, data: bytes) -> str:
-        """The seal of some bytes."""
+        """Return the seal of some bytes."""
         return hmac.digest(self.key, data, "sha256").hex()[:SEAL_LENGTH]
 
     def holds(self, data: bytes, seal: str | bytes) -> bool:
@@ -34,5 +34,5 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 def random_seal() -> Seal:
-    """A key nobody else has: what is sealed with it is trusted within this process alone."""
+    """Return a key nobody else has: what is sealed with it is trusted within this process alone."""
     return Seal(os.urandom(32))

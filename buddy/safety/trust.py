@@ -72,7 +72,8 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 def folder_of(path: str) -> Folder:
-    """The folder a trust question is about: the nearest repository around a path, else the path itself."""
+    """Return the folder a trust question is about: the nearest repository around a path, else the path
+    itself."""
     real = os.path.realpath(path)
     current = real
     while True:
@@ -160,7 +161,7 @@ class TrustStore:
         return ""
 
     def _read(self) -> _Stored | str:
-        """The file, or why it cannot be believed."""
+        """Return the file, or why it cannot be believed."""
         try:
             found = os.lstat(self._path)
             data = read_regular(self._path, MAX_STORE_BYTES)

@@ -60,7 +60,7 @@ def _beneath(root: str, folder: str) -> Iterator[str]:
 
 
 def _text(root: str, name: str) -> str:
-    """The text of a file, or what stands in its place. Behind a link stands what would be loaded."""
+    """Return the text of a file, or what stands in its place. Behind a link stands what would be loaded."""
     path = os.path.join(root, name)
     try:
         if os.path.islink(path):
@@ -71,7 +71,8 @@ def _text(root: str, name: str) -> str:
 
 
 def _behind(root: str, path: str) -> str:
-    """A link, and the content of the file it leads to; of a file outside the folder its digest alone."""
+    """Return a link, and the content of the file it leads to; of a file outside the folder its digest
+    alone."""
     said = f"(a link to {os.readlink(path)})"
     real = os.path.realpath(path)
     if not os.path.isfile(real):

@@ -194,7 +194,7 @@ def _target(rest: str) -> str:
 
 
 def canonical_host(text: str) -> str:
-    """A host name in lower case and punycode, without the dot at its end; "" when it is none. Read as
+    """Return a host name in lower case and punycode, without the dot at its end; "" when it is none. Read as
     browsers do (UTS 46, not transitional): "ß" is a letter of its own."""
     name = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
     if not name.isascii():
@@ -212,7 +212,7 @@ def canonical_host(text: str) -> str:
 
 
 def _address_of(host: str) -> Address | Refused | None:
-    """The address a host is written as, in any of the spellings programs accept; None for a name."""
+    """Return the address a host is written as, in any of the spellings programs accept; None for a name."""
     if host.startswith("["):
         if "%" in host:
             return Refused("an IPv6 address with a zone is of the local link")
@@ -277,7 +277,7 @@ async def resolve_and_judge(
 
 
 async def system_resolver(host: str, port: int) -> Sequence[str]:
-    """The operating system's answer."""
+    """Return the operating system's answer."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]

@@ -48,7 +48,7 @@ class DaySpending:
             os.close(descriptor)
 
     def spent(self) -> float:
-        """Dollars of today so far. Reads only what was appended since it was asked last."""
+        """Return dollars of today so far. Reads only what was appended since it was asked last."""
         path = self._path()
         try:
             with open(path, "rb") as file:

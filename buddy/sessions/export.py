@@ -44,7 +44,7 @@ class _ExportBlock(msgspec.Struct, frozen=True):
 
 
 def exported(state: SessionState, form: ExportFormat, redact: Redact) -> str:
-    """The whole session as text of this format."""
+    """Return the whole session as text of this format."""
     match form:
         case "json":
             plain = _redacted(msgspec.to_builtins(state), redact)

@@ -99,7 +99,7 @@ class JournalFiles(msgspec.Struct, frozen=True):
             view, offset = view[written:], offset + written
 
     def read_all(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a file between two offsets, the whole of it by default."""
+        """Return the bytes of a file between two offsets, the whole of it by default."""
         with self.opened(path, os.O_RDONLY) as descriptor:
             return self.read_open(descriptor, start, end)
 

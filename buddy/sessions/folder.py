@@ -19,7 +19,8 @@ class FolderError(Exception):
 
 
 def workspace_root(start: str) -> str:
-    """The nearest ancestor with `.git` (a file counts: worktrees and submodules), else `start` itself."""
+    """Return the nearest ancestor with `.git` (a file counts: worktrees and submodules), else `start`
+    itself."""
     start = os.path.abspath(start)
     at = start
     while not os.path.lexists(os.path.join(at, ".git")):
@@ -96,7 +97,7 @@ def check_session_folder(directory: str) -> None:
 
 
 def _folders_in(directory: str) -> list[str]:
-    """The folders whose names buddy knows; of a checkpoint only those git writes into by name."""
+    """Return the folders whose names buddy knows; of a checkpoint only those git writes into by name."""
     found: list[str] = []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -108,7 +109,7 @@ def _folders_in(directory: str) -> list[str]:
 
 
 def make_session_folder(sessions: str, session_id: str) -> str:
-    """The folder of a new session. Raises `FileExistsError` when the id is taken."""
+    """Return the folder of a new session. Raises `FileExistsError` when the id is taken."""
     path = os.path.join(sessions, session_id)
     os.mkdir(path, 0o700)
     os.chmod(path, 0o700)  # the umask may have taken bits away

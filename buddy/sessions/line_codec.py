@@ -61,26 +61,27 @@ def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
 
 
 def encode(number: int, kind: str, task_id: int, at: float, data: object, seal: Seal | None = None) -> bytes:
-    """A line with its line feed, sealed where there is a seal. The standard library writes the JSON, because
-    lone surrogates, which model and tool output contains, must come back as they were."""
+    """Return a line with its line feed, sealed where there is a seal. The standard library writes the JSON,
+    because lone surrogates, which model and tool output contains, must come back as they were."""
     record = {"n": number, "kind": kind, "task": task_id, "at": at, "data": msgspec.to_builtins(data)}
     return complete(_JSON.encode(record).encode("ascii")[1:-1], seal)
 
 
 def complete(fields: bytes, seal: Seal | None = None) -> bytes:
-    """The line whose fields behind the checksum are these, without the closing brace."""
+    """Return the line whose fields behind the checksum are these, without the closing brace."""
     mac = b'%s%s"' % (_MAC, seal.of(fields).encode("ascii")) if seal is not None else b""
     body = b"%s%s}" % (fields, mac)
     return b'{"crc":"%08x",%s\n' % (zlib.crc32(body), body)
 
 
 def checksum(line: bytes) -> str:
-    """The checksum a whole line carries."""
+    """Return the checksum a whole line carries."""
     return line[len(_START) : len(_START) + 8].decode("ascii", "replace")
 
 
 def decode(line: bytes, seal: Seal | None = None) -> Line:
-    """A line without its line feed. Raises `LineError`, also where `seal` is given and does not hold."""
+    """Return a line without its line feed. Raises `LineError`, also where `seal` is given and does not
+    hold."""
     if not line.startswith(_START) or len(line) <= _BODY:
         raise LineError("not a journal line")
     body = line[_BODY:]
@@ -111,7 +112,7 @@ def _decode_slowly(line: bytes) -> Line:
 
 
 def payload(line: Line, record: type[T]) -> T:
-    """The data of a line as a record of this type. Raises `LineError` where it is not one."""
+    """Return the data of a line as a record of this type. Raises `LineError` where it is not one."""
     try:
         if not isinstance(line.data, msgspec.Raw):
             return msgspec.convert(line.data, record)
@@ -121,7 +122,7 @@ def payload(line: Line, record: type[T]) -> T:
 
 
 def raw_data(line: Line) -> object:
-    """The data of a line as plain JSON values, to be written again."""
+    """Return the data of a line as plain JSON values, to be written again."""
     return json.loads(bytes(line.data)) if isinstance(line.data, msgspec.Raw) else line.data
 
 
@@ -150,8 +151,8 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 def scan(data: bytes, offset: int = 0, after: int = 0, seal: Seal | None = None) -> Scan:
-    """The lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond `after`. A
-    line that `seal` does not fit counts as damaged."""
+    """Return the lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond
+    `after`. A line that `seal` does not fit counts as damaged."""
     lines: list[JournalLine] = []
     problems: list[str] = []
     open_problems: list[str] = []
@@ -177,7 +178,7 @@ def scan(data: bytes, offset: int = 0, after: int = 0, seal: Seal | None = None)
 
 
 def first_line(data: bytes) -> Line | None:
-    """The first good line; the others are not looked at."""
+    """Return the first good line; the others are not looked at."""
     for start, raw, end in _split(data):
         with suppress(LineError):
             return _decoded(raw, start, end).line
@@ -185,7 +186,7 @@ def first_line(data: bytes) -> Line | None:
 
 
 def last_line(data: bytes) -> Line | None:
-    """The last good line of bytes that may begin within one; the others are not looked at."""
+    """Return the last good line of bytes that may begin within one; the others are not looked at."""
     for raw in reversed(data.split(b"\n")):
         with suppress(LineError):
             return _decoded(raw.rstrip(b"\r"), 0, 0).line
@@ -204,7 +205,7 @@ def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _decoded(raw: bytes, start: int, end: int, seal: Seal | None = None) -> JournalLine:
-    """A line, or the good line at the end of a damaged one: what a dying process began and a later one
+    """Return a line, or the good line at the end of a damaged one: what a dying process began and a later one
     appended to. Nothing inside a JSON text can look like a line's start, because its quotes are escaped."""
     try:
         return JournalLine(decode(raw, seal), raw, start, end)

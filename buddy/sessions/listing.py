@@ -73,7 +73,7 @@ class Brief(msgspec.Struct, frozen=True):
 
 
 def brief(sessions: str, signer: Signer, files: JournalFiles, workspace: str) -> list[Brief]:
-    """All sessions, the newest first. Folders that are no sessions are left out."""
+    """Return all sessions, the newest first. Folders that are no sessions are left out."""
     found: list[Brief] = []
     for session_id in _ids(sessions):
         directory = os.path.join(sessions, session_id)
@@ -143,7 +143,7 @@ def is_blank(session: Brief, files: JournalFiles) -> bool:
 
 
 def summary(session: Brief, files: JournalFiles) -> SessionSummary:
-    """The details of one. Raises `OSError`."""
+    """Return the details of one. Raises `OSError`."""
     path = os.path.join(session.directory, JOURNAL)
     header = read_header(path, files)
     data = files.read_all(path)
@@ -190,7 +190,7 @@ def _last_at(path: str, files: JournalFiles) -> float:
 
 
 def _named(data: bytes) -> tuple[Renamed, int]:
-    """The last name, and how many tasks there are."""
+    """Return the last name, and how many tasks there are."""
     renamed = Renamed("", "")
     tasks: set[bytes] = set()
     for found in _NAMING().finditer(data):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.history import repaired
+from buddy.agent.history import repair_history
 from buddy.agent.messages import Call, Message
 from buddy.safety.seal import Seal
 from buddy.sessions.file_ops import JournalFiles
@@ -50,7 +50,7 @@ class AgentSessionSnapshot(msgspec.Struct, frozen=True):
     header: SessionHeader | None = None
 
     def whole_state(self) -> SessionState:
-        """The state with the messages in their places."""
+        """Return the state with the messages in their places."""
         tasks = tuple(
             msgspec.structs.replace(task, history=history)
             for task, history in zip(self.state.tasks, self.histories, strict=False)
@@ -61,7 +61,7 @@ class AgentSessionSnapshot(msgspec.Struct, frozen=True):
 def snapshot_of(
     state: SessionState, *, header: SessionHeader, last_number: int, last_at: float, position: Position
 ) -> AgentSessionSnapshot:
-    """The snapshot of a state that contains every record up to `last_number`."""
+    """Return the snapshot of a state that contains every record up to `last_number`."""
     bare = tuple(msgspec.structs.replace(task, history=()) for task in state.tasks)
     return AgentSessionSnapshot(
         FORMAT,
@@ -76,7 +76,7 @@ def snapshot_of(
 
 
 def encoded(snapshot: AgentSessionSnapshot, seal: Seal | None = None) -> bytes:
-    """The file's bytes. Message by message with a pause between: run in a thread, it must not keep the
+    """Return the file's bytes. Message by message with a pause between: run in a thread, it must not keep the
     interpreter from the event loop for the 100 ms that a large session takes in one piece."""
     bare = msgspec.structs.replace(snapshot, histories=())
     front = _json(
@@ -111,7 +111,7 @@ def write_snapshot(
 def read_snapshot(
     directory: str, session_id: str, files: JournalFiles, seal: Seal | None = None
 ) -> tuple[AgentSessionSnapshot | None, str]:
-    """The snapshot, None when there is none that can be used; and why a file that is there can't. With
+    """Return the snapshot, None when there is none that can be used; and why a file that is there can't. With
     `seal` only a sealed one is used."""
     try:
         data = files.read_all(os.path.join(directory, NAME))
@@ -309,7 +309,7 @@ def _read(
 
 
 def read_header(path: str, files: JournalFiles) -> SessionHeader | None:
-    """The first line, without reading the rest."""
+    """Return the first line, without reading the rest."""
     line = first_line(files.read_all(path, 0, HEAD_BYTES))
     if line is None or line.kind != "session":
         return None
@@ -322,7 +322,7 @@ def read_header(path: str, files: JournalFiles) -> SessionHeader | None:
 def _from_snapshot(
     path: str, snapshot: AgentSessionSnapshot, files: JournalFiles, seal: Seal | None
 ) -> Scan | None:
-    """The lines from the snapshot's position on; None when the line there is another one."""
+    """Return the lines from the snapshot's position on; None when the line there is another one."""
     position = snapshot.position
     if position.start < 0:
         return None
@@ -375,7 +375,9 @@ def _trusted(state: SessionState, owner: Ownership, session_id: str, signer: Sig
 
 def _resumed(record: TaskRecord) -> ResumedTask:
     history = record.history if record.partial is None else (*record.history, record.partial)
-    repair = repaired(history, {begun.call_id for begun in record.begun if begun.name not in ASKED_AGAIN})
+    repair = repair_history(
+        history, {begun.call_id for begun in record.begun if begun.name not in ASKED_AGAIN}
+    )
     was_running = record.task.state in ("running", "waiting")
     task = record.task
     if was_running:

@@ -51,7 +51,7 @@ class LockedError(Exception):
 
 
 def _described(holder: Holder | None, state: HolderState) -> str:
-    """The holder as a person can find it, in parentheses; "" when it left no name."""
+    """Return the holder as a person can find it, in parentheses; "" when it left no name."""
     if holder is None:
         return ""
     where = "" if holder.host == os.uname().nodename else f" on {holder.host}"

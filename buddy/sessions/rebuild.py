@@ -83,7 +83,7 @@ def _records_of_task(task: TaskRecord, checkpoints: list[Checkpoint]) -> Iterato
 
 
 def journal_of(header: SessionHeader, state: SessionState, at: float, seal: Seal) -> tuple[bytes, ...]:
-    """The lines of a journal with this header that says the same as the state."""
+    """Return the lines of a journal with this header that says the same as the state."""
     lines = [encode(1, "session", 0, header.created_at, header, seal)]
     for kind, task_id, record in records_of(state):
         lines.append(encode(len(lines) + 1, kind, task_id, at, record, seal))

@@ -218,7 +218,8 @@ Value = TypeVar("Value")
 
 
 def redacted_record(record: Record) -> Record:
-    """The record as it may be written. Messages of a history come cleaned; sealed and numeric ones stay."""
+    """Return the record as it may be written. Messages of a history come cleaned; sealed and numeric ones
+    stay."""
     match record:
         case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged() | Receipt():
             return _redacted(record)
@@ -229,7 +230,7 @@ def redacted_record(record: Record) -> Record:
 
 
 def redacted_reply(reply: AssistantMessage) -> AssistantMessage:
-    """A reply that is still streaming, as it may be written."""
+    """Return a reply that is still streaming, as it may be written."""
     return cast(AssistantMessage, redact_message(reply))
 
 
@@ -238,7 +239,7 @@ def _messages(texts: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
 
 
 def _redacted(value: Value) -> Value:
-    """The same value with every text in it cleaned."""
+    """Return the same value with every text in it cleaned."""
     match value:
         case str():
             return cast(Value, redact(value))

@@ -148,7 +148,7 @@ class Replay:
         self._state = state
 
     def state(self) -> SessionState:
-        """A frozen copy of everything."""
+        """Return a frozen copy of everything."""
         return msgspec.structs.replace(
             self._state,
             tasks=tuple(self._tasks[number].frozen() for number in sorted(self._tasks)),
@@ -164,7 +164,7 @@ class Replay:
         return self._state.notes
 
     def waiting(self, task_id: int) -> QueueChanged:
-        """The text that waits for a task."""
+        """Return the text that waits for a task."""
         if task_id not in self._tasks:
             return QueueChanged((), ())
         record = self._tasks[task_id].record
@@ -255,7 +255,8 @@ def _without(waiting: tuple[UserMessage, ...], message: UserMessage) -> tuple[Us
 
 
 def _moved(compaction: Compaction, history: list[Message], replaced: HistoryReplaced) -> Compaction | None:
-    """The compaction on the history as it will be: it ends behind the same message, or is gone with it."""
+    """Return the compaction on the history as it will be: it ends behind the same message, or is gone with
+    it."""
     if compaction.through > len(history):
         return None
     last = history[compaction.through - 1].id

@@ -77,8 +77,8 @@ def copy_records(
 def _copied(
     found: JournalLine, header: SessionHeader, signer: Signer, source: LoadedSession
 ) -> object | None:
-    """The record as it stands in the copy, None when it stays behind. A seal counts in one session only; a
-    job runs for one."""
+    """Return the record as it stands in the copy, None when it stays behind. A seal counts in one session
+    only; a job runs for one."""
     line = found.line
     trusted = not (source.foreign or source.older)
     if line.kind in ("session", "job") or (line.kind in ("grant", "approval") and not trusted):
@@ -171,11 +171,11 @@ class SessionStore:
         return opened
 
     def read(self, reference: str) -> LoadedSession:
-        """A session to look at; nothing is locked or changed."""
+        """Return a session to look at; nothing is locked or changed."""
         return self._load(self.find(reference))
 
     def find(self, reference: str) -> str:
-        """The folder of a session. "last" and names never mean a foreign one, "last" one in which
+        """Return the folder of a session. "last" and names never mean a foreign one, "last" one in which
         nothing was said only where there is no other. Raises `SessionError`."""
         self._check_folders()
         sessions = brief(self.folder, self._signer, self._files, self.workspace)
@@ -197,7 +197,7 @@ class SessionStore:
         raise SessionError(f"{reference!r} means {len(matching)} sessions ({several}); write more of the id")
 
     def list(self) -> tuple[SessionSummary, ...]:
-        """All sessions, the newest first."""
+        """Return all sessions, the newest first."""
         with contextlib.suppress(FolderError):
             self._check_folders()
             return tuple(self._summaries(brief(self.folder, self._signer, self._files, self.workspace)))
@@ -225,7 +225,7 @@ class SessionStore:
         return header.session_id
 
     def _free_name(self, name: str) -> str:
-        """A name for a copy that no session has: resuming by name must mean one of them."""
+        """Return a name for a copy that no session has: resuming by name must mean one of them."""
         if not name:
             return ""
         own = (

@@ -113,12 +113,12 @@ class SessionWriter:
         return self._replay.notes
 
     def record_header(self) -> Saved:
-        """The first line."""
+        """Record the first line."""
         return self._record("session", self.header)
 
     def record_message(self, task_id: int, message: Message, *, urgent: bool = True) -> Saved:
-        """A message that is now part of a task's history. It supersedes the task's partial reply and leaves
-        the queue. One that nothing waits for before the model is asked again is not `urgent`."""
+        """Record a message that is now part of a task's history. It supersedes the task's partial reply and
+        leaves the queue. One that nothing waits for before the model is asked again is not `urgent`."""
         if isinstance(message, AssistantMessage) and task_id in self._partials:
             self._partials[task_id].done()
         return self._record("message", message, task_id, linger_s=0.0 if urgent else LINGER_S)
@@ -136,26 +136,27 @@ class SessionWriter:
         partial.update(reply)
 
     def record_task(self, task_id: int, task: TaskChanged) -> Saved:
-        """A task that is new or changed."""
+        """Record a task that is new or changed."""
         return self._record("task", task, task_id)
 
     def record_queue(
         self, task_id: int, queued: tuple[UserMessage, ...], steering: tuple[UserMessage, ...]
     ) -> Saved:
-        """All text that waits for a task."""
+        """Record all text that waits for a task."""
         return self._record("queue", QueueChanged(queued, steering), task_id)
 
     def record_notes(self, task_id: int, notes: tuple[Note, ...]) -> Saved:
-        """All notes of the session, on a line of some task: the text that waits for it stays as it is."""
+        """Record all notes of the session, on a line of some task: the text that waits for it stays as it
+        is."""
         changed = msgspec.structs.replace(self._replay.waiting(task_id), notes=notes)
         return self._record("queue", changed, task_id)
 
     def record_approval(self, task_id: int, approval: ApprovalRequested | ApprovalResolved) -> Saved:
-        """A question, or its answer."""
+        """Record a question, or its answer."""
         return self._record("approval", approval, task_id)
 
     def record_grant(self, grant_id: str, grant: dict[str, Any] | None, task_id: int = 0) -> Saved:
-        """An answer to remember, or (None) to forget."""
+        """Record an answer to remember, or (None) to forget."""
         changed = self._signer.sealed(self.session_id, GrantChanged(grant_id, grant))
         return self._record("grant", changed, task_id)
 
@@ -168,11 +169,11 @@ class SessionWriter:
         return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id, linger_s=LINGER_S)
 
     def record_usage(self, task_id: int, usage: TokenUsage) -> Saved:
-        """A task's totals. What the reply led to follows at once."""
+        """Record a task's totals. What the reply led to follows at once."""
         return self._record("usage", usage, task_id, linger_s=LINGER_S)
 
     def record_compaction(self, task_id: int, compaction: Compaction | None) -> Saved:
-        """The view on the history that is sent from now on."""
+        """Record the view on the history that is sent from now on."""
         return self._record("compacted", Compacted(compaction), task_id)
 
     def replace_history(self, task_id: int, why: str, kept: int, added: tuple[Message, ...] = ()) -> Saved:
@@ -182,15 +183,15 @@ class SessionWriter:
         return self._record("history", HistoryReplaced(why, kept, added), task_id)
 
     def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
-        """A saved state of the working tree. The end of its call follows at once."""
+        """Record a saved state of the working tree. The end of its call follows at once."""
         return self._record("checkpoint", checkpoint, task_id, linger_s=LINGER_S)
 
     def record_receipt(self, task_id: int, receipt: Receipt) -> Saved:
-        """The record of what a turn changed and checked. The task's end follows at once."""
+        """Record the record of what a turn changed and checked. The task's end follows at once."""
         return self._record("receipt", receipt, task_id, linger_s=LINGER_S)
 
     def record_job(self, task_id: int, job: JobChanged) -> Saved:
-        """A process a tool left running."""
+        """Record a process a tool left running."""
         return self._record("job", job, task_id)
 
     def record_budget(self, budget: BudgetSet, task_id: int = 0) -> Saved:
@@ -198,11 +199,11 @@ class SessionWriter:
         return self._record("budget", budget, task_id)
 
     def record_focus(self, task_id: int) -> Saved:
-        """The task shown in full."""
+        """Record the task shown in full."""
         return self._record("focus", FocusSet(), task_id)
 
     def rename(self, *, name: str, title: str) -> Saved:
-        """The session's name and title."""
+        """Record the session's name and title."""
         return self._record("renamed", Renamed(name, title))
 
     def idle(self) -> None:

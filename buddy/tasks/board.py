@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, TokenUsage
-from buddy.agent.history import reopened
+from buddy.agent.history import reopen_calls
 from buddy.agent.host import Outcome
-from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
+from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered_calls
 from buddy.safety.policy.rules import Rule
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.loading import ResumedTask
@@ -278,10 +278,10 @@ class TaskBoard:
         if task.has_only_a_copy:
             raise TaskError(self._only_a_copy(task))
         if task.not_run:
-            task.history = list(reopened(task.history, task.not_run))
+            task.history = list(reopen_calls(task.history, task.not_run))
             self.parts.memory.replace_history(number, "continued", len(task.history))
         last = task.history[-1]
-        if isinstance(last, AssistantMessage) and not unanswered(task.history):
+        if isinstance(last, AssistantMessage) and not unanswered_calls(task.history):
             if last.finish != "cut" and task.state in ("idle", "finished"):
                 raise TaskError(f"task {number} has nothing to continue: the model had finished")
             return self._running.start(task, (self.message("Continue exactly where you stopped.", "prompt"),))

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from buddy.agent.budget import message_tokens
-from buddy.agent.compaction import Compaction, applied
+from buddy.agent.compaction import Compaction, apply_compaction
 from buddy.agent.messages import AssistantMessage, UserMessage, text_of
 from buddy.agent.model_call import DEFAULT_MAX_OUTPUT
 from buddy.agent.provider import ModelRequest, ProviderError
@@ -70,7 +70,7 @@ def shortened(task: Task) -> Shortened:
         raise TaskError("nothing is compacted: the model reads the whole conversation")
     through = task.compaction.through
     old = task.history[:through]
-    view = applied(task.compaction, old)
+    view = apply_compaction(task.compaction, old)
     return Shortened(
         messages=through,
         tokens_before=round(sum(map(message_tokens, old))),
@@ -118,7 +118,7 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
 async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> ModelRequest:
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
     ask = board.message(render_template(await read_template("compaction.md"), {"focus": wanted}), "prompt")
-    old = applied(task.compaction, task.history[:through])
+    old = apply_compaction(task.compaction, task.history[:through])
     # The tools go along although none is to be called: some providers refuse a history with calls without
     # them.
     tools = board.parts.tools.list_definitions()

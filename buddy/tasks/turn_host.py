@@ -24,7 +24,7 @@ from buddy.agent.events import (
     ToolFinished,
     TurnFinished,
 )
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost, Unworkable
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
@@ -478,7 +478,9 @@ def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) ->
     """The command with what it would delete as its output."""
     lines = [f"deletes {deletion.shown}" for deletion in deletions(analysis, boundary)]
     if len(lines) > MOST_DELETIONS:
-        lines[MOST_DELETIONS - 1 :] = [f"deletes {counted(len(lines) - MOST_DELETIONS + 1, 'more path')}"]
+        lines[MOST_DELETIONS - 1 :] = [
+            f"deletes {format_count(len(lines) - MOST_DELETIONS + 1, 'more path')}"
+        ]
     shown = [preview.output] if preview.output else []
     return msgspec.structs.replace(preview, output="\n".join([*shown, *lines]))
 

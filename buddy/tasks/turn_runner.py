@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from buddy.agent.events import Notice
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.host import Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
@@ -159,7 +159,7 @@ class Running:
 
 def _troubles(refused: int, failed: int) -> str:
     """Calls that did not do what the task wanted, behind "has finished"."""
-    parts = [f"{counted(refused, 'call')} refused" if refused else ""]
-    parts.append(f"{counted(failed, 'call')} failed" if failed else "")
+    parts = [f"{format_count(refused, 'call')} refused" if refused else ""]
+    parts.append(f"{format_count(failed, 'call')} failed" if failed else "")
     said = ", ".join(filter(None, parts))
     return f" ({said})" if said else ""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import is_beneath
@@ -102,7 +102,7 @@ class TaskWorkspaces:
 
     def _carried(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
         if not carrying:
-            many = counted(len(changed), "uncommitted change")
+            many = format_count(len(changed), "uncommitted change")
             return (
                 f"it starts from the last commit, without your {many} (--carry takes them along)"
                 if changed
@@ -262,8 +262,8 @@ def left_in(
 ) -> str:
     """Say what a worktree holds, and what can be done with it. Commands are typed in the session: where it is
     not `attended` it has to be opened first."""
-    what = [counted(len(standing.changed), "changed file")] if standing.changed else []
-    what += [counted(standing.own, "commit")] if standing.own else []
+    what = [format_count(len(standing.changed), "changed file")] if standing.changed else []
+    what += [format_count(standing.own, "commit")] if standing.own else []
     can = f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
     if ignored:
         names = ", ".join(map(visible, ignored[:MAX_NAMED])) + (" …" if len(ignored) > MAX_NAMED else "")

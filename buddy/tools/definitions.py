@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
@@ -128,7 +128,7 @@ def _answer(
         + (f"  ({one.kind})" if one.kind else "")
         for one in definitions[:MAX_SHOWN]
     ]
-    count = f"{counted(len(definitions), 'definition')} of {name}"
+    count = f"{format_count(len(definitions), 'definition')} of {name}"
     more = f", the first {MAX_SHOWN} are shown" if len(definitions) > MAX_SHOWN else ""
     summary = f"{count}, found by {way}{more}"
     return ToolResult("\n".join([*shown, f"[{summary}]"]), FileList(summary, tuple(shown), len(definitions)))
@@ -137,7 +137,7 @@ def _answer(
 def _none(place: SearchPlace, name: str, found: Found) -> ToolResult:
     least = "at least " if found.more else ""
     uses = (
-        f"{least}{counted(found.total, 'line')} in {counted(len(found.files), 'source file')}"
+        f"{least}{format_count(found.total, 'line')} in {format_count(len(found.files), 'source file')}"
         f" {'mentions' if found.total == 1 else 'mention'} it"
         if found.total
         else (f"none of {found.searched:,} source files mentions it")

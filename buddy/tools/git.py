@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.display import Diff, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.git_repository import led_outside, repository_around
@@ -149,7 +149,7 @@ async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
     text = output_of(done)
     changed = len(text.splitlines()) - 1
-    summary = "clean" if changed <= 0 else counted(changed, "changed path")
+    summary = "clean" if changed <= 0 else format_count(changed, "changed path")
     quiet = "" if changed > 0 else f"{nothing(ctx, 'nothing changed, nothing untracked', path)}\n"
     return ToolResult(with_remarks(text + quiet, done), Plain(summary, text))
 
@@ -198,7 +198,7 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
     )
     done = await run_git(run, arguments, "read")
     text = output_of(done)
-    summary = counted(len(text.splitlines()), "commit")
+    summary = format_count(len(text.splitlines()), "commit")
     told = text or f"{nothing(ctx, 'no commits', path)}\n"
     return ToolResult(with_remarks(told, done), Plain(summary, text))
 
@@ -287,7 +287,7 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
     text = output_of(done)
     count = len(text.splitlines())
     told = with_remarks(text or "no branches yet\n", done)
-    return ToolResult(told, Plain(counted(count, "branch", "branches"), text))
+    return ToolResult(told, Plain(format_count(count, "branch", "branches"), text))
 
 
 def diff_result(ctx: ToolContext, done: FinishedCommand, *, named: str, empty: str) -> ToolResult:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
@@ -86,8 +86,8 @@ def render(answer: SearchScope, found: Found, ignored: Found) -> ToolResult:
 
 def _position(asked: Asked, upto: int, total: int, found: Found) -> str:
     least = "at least " if found.more else ""
-    matches = counted(found.total, "match", "matches")
-    files = counted(len(found.files), "file")
+    matches = format_count(found.total, "match", "matches")
+    files = format_count(len(found.files), "file")
     match asked.mode:
         case "content":
             unit, rest = matches.partition(" ")[2], f" in {least}{files}"
@@ -105,7 +105,7 @@ def _position(asked: Asked, upto: int, total: int, found: Found) -> str:
 
 
 def _nothing(answer: SearchScope, found: Found, notes: list[str]) -> ToolResult:
-    searched = counted(found.searched, "file")
+    searched = format_count(found.searched, "file")
     glob = f" that match {visible(answer.asked.glob)}" if answer.asked.glob else ""
     pattern = visible(answer.asked.pattern)
     if not answer.corpus.files:
@@ -154,7 +154,7 @@ def _ignored_notes(answer: SearchScope, ignored: Found) -> list[str]:
 
 
 def _files(names: Sequence[str], answer: SearchScope, what: str) -> str:
-    return f"{counted(len(names), what)} ({_list(names, answer)})"
+    return f"{format_count(len(names), what)} ({_list(names, answer)})"
 
 
 def _list(names: Sequence[str], answer: SearchScope) -> str:

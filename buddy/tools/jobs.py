@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from buddy.agent.display import Command, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
 from buddy.tools.shell import ending_note, serves_inside, tail_for_display
 from buddy.workspace.processes.jobs import Job, Jobs, JobStatus
@@ -33,9 +33,8 @@ def job_line(job: JobStatus) -> str:
     state = "running" if job.exit is None else ending_note(job.exit)
     if job.state == "shell ended":
         state += ", processes it started still run"
-    facts = (
-        f"{job.seconds:.0f} s, {counted(job.bytes_written, 'byte')}{', terminal' if job.has_terminal else ''}"
-    )
+    terminal = ", terminal" if job.has_terminal else ""
+    facts = f"{job.seconds:.0f} s, {format_count(job.bytes_written, 'byte')}{terminal}"
     command = " ".join(job.command.split())[:200]
     return f"job {job.id}: {state} ({facts}, task {job.task_id}): {command}"
 
@@ -122,7 +121,7 @@ async def write_job(ctx: ToolContext, job: int, text: str) -> ToolResult:
     terminal = _terminal(ctx, job)
     await terminal.write(text.replace("\n", "\r").encode("utf-8", "replace"))
     return ToolResult(
-        f"typed {counted(len(text), 'character')} into job {job}", Plain(f"typed into job {job}", text)
+        f"typed {format_count(len(text), 'character')} into job {job}", Plain(f"typed into job {job}", text)
     )
 
 
@@ -140,7 +139,7 @@ async def send_keys(ctx: ToolContext, job: int, keys: list[str]) -> ToolResult:
     await terminal.write(terminal.encode(tuple(keys)))
     pressed = " ".join(keys)
     return ToolResult(
-        f"pressed {counted(len(keys), 'key')} in job {job}", Plain(f"pressed keys in job {job}", pressed)
+        f"pressed {format_count(len(keys), 'key')} in job {job}", Plain(f"pressed keys in job {job}", pressed)
     )
 
 

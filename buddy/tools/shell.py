@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.display import Command
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
@@ -254,7 +254,7 @@ def tail_for_display(text: str) -> str:
     """Shorten an output for display: its end, when it is long."""
     if len(text) <= SHOWN_CHARS:
         return text
-    return f"[… {counted(len(text) - SHOWN_CHARS, 'character')} before this …]\n{text[-SHOWN_CHARS:]}"
+    return f"[… {format_count(len(text) - SHOWN_CHARS, 'character')} before this …]\n{text[-SHOWN_CHARS:]}"
 
 
 def _append_note(text: str, note: str) -> str:

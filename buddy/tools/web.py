@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from buddy.agent.display import Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.provider import ProviderError
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.llm.direct.lane import Answer
@@ -87,7 +87,7 @@ class WebAccess:
 
 async def _read(page: Page) -> FetchedPage:
     kind = page.content_type.partition(";")[0].strip() or "no type"
-    size = counted(page.length, "byte") if page.length is not None else "unknown size"
+    size = format_count(page.length, "byte") if page.length is not None else "unknown size"
     if not is_text_type(page.content_type):
         raise ToolError(
             f"{page.url} is {one_line(kind)}, {size}: not text, so it is not read. "
@@ -136,10 +136,12 @@ async def web_fetch(ctx: ToolContext, url: str, offset: Annotated[int, msgspec.M
         )
     if offset and offset >= len(found.text):
         raise ToolError(
-            f"offset {offset} is past the end; the page has {counted(len(found.text), 'character')}"
+            f"offset {offset} is past the end; the page has {format_count(len(found.text), 'character')}"
         )
     part = found.text[offset : offset + MAX_SHOWN_CHARS]
-    summary = f"{found.url}: {found.status}, {found.content_type}, {counted(len(found.text), 'character')}"
+    summary = (
+        f"{found.url}: {found.status}, {found.content_type}, {format_count(len(found.text), 'character')}"
+    )
     return ToolResult(
         f"{summary}{_where(found, offset, len(part))}\n{untrusted(part, found.url, new_id())}",
         Plain(summary, part),

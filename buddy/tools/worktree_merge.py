@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.display import Diff, FileDiff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
@@ -86,7 +86,7 @@ def _plan(
             made.append(found)
     if problems:
         more = len(problems) - MAX_NAMED
-        lines = [*problems[:MAX_NAMED], *([f"… and {counted(more, 'more file')}"] if more > 0 else [])]
+        lines = [*problems[:MAX_NAMED], *([f"… and {format_count(more, 'more file')}"] if more > 0 else [])]
         raise ToolError("nothing was brought over; these can't be merged:\n" + "\n".join(lines))
     return ChangePlan(tuple(made), "")
 

@@ -34,7 +34,7 @@ class Anthropic:
         self._wire = cache(self._new_wire)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces."""
+        """Yield the reply in pieces."""
         return stream_reply(self._client.get, lambda: self._post(request), AnthropicDecoder(self._host))
 
     async def aclose(self) -> None:

@@ -61,7 +61,7 @@ class AnthropicDecoder:
         self.is_done = False
 
     def feed(self, event: SseEvent) -> Pieces:
-        """The pieces of one event. An error stands as the last item, to be raised."""
+        """Return the pieces of one event. An error stands as the last item, to be raised."""
         if not event.data.startswith(b"{"):
             return ()
         try:
@@ -90,7 +90,7 @@ class AnthropicDecoder:
                 return (error,) if error else ()
 
     def whole(self, answer: Mapping[str, Any]) -> Pieces:
-        """The pieces of an answer that was not streamed."""
+        """Return the pieces of an answer that was not streamed."""
         if "content" not in answer:
             error = classify_event(answer, self._provider)
             return (error or ProviderError("server", f"{self._provider} answered without any content"),)
@@ -214,7 +214,7 @@ def _whole_input(block: _Block) -> Pieces:
 
 
 def _server_item(block: _Block) -> dict[str, Any]:
-    """An item the provider ran, with its input filled in."""
+    """Return an item the provider ran, with its input filled in."""
     item = dict(block.start)
     if block.is_fed:
         try:
@@ -235,7 +235,7 @@ def _fragment(given: Any) -> str:
 
 
 def _kind_of(delta: Any) -> str:
-    """The block a delta without a start belongs to."""
+    """Return the block a delta without a start belongs to."""
     match delta:
         case "thinking_delta" | "signature_delta":
             return "thinking"

@@ -79,7 +79,7 @@ class AnthropicWire:
         self._system: tuple[str, bytes] = ("", b"")
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as JSON."""
+        """Return the request as JSON."""
         self._messages.forget_others(request.history)
         settled, rest = self._settled.split(request.history)
         groups = self._groups(rest, is_first=not settled)
@@ -238,8 +238,8 @@ def _result_block(message: ToolMessage) -> dict[str, Any]:
 def _block(
     part: Text | Thinking | Call | ServerItem, reply: AssistantMessage, at_home: bool
 ) -> dict[str, Any] | None:
-    """One part of a reply, None when it can't go back: calls of a cut reply, thinking without a signature or
-    of another model, items of another provider."""
+    """Return one part of a reply, None when it can't go back: calls of a cut reply, thinking without a
+    signature or of another model, items of another provider."""
     match part:
         case Text():
             return {"type": "text", "text": part.text} if part.text.strip() else None

@@ -56,7 +56,7 @@ class Answer(Protocol):
         ...
 
     def body(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises `ProviderError` of kind `cut` when it breaks off."""
+        """Yield the body as it arrives. Raises `ProviderError` of kind `cut` when it breaks off."""
         ...
 
     async def aclose(self) -> None:
@@ -89,7 +89,7 @@ class OneClient:
         self._made: HttpClient | None = None
 
     def get(self) -> HttpClient:
-        """The client."""
+        """Return the client."""
         if self._made is None:
             self._made = self._make(self._endpoint)
         return self._made
@@ -152,7 +152,7 @@ async def stream_reply(
 
 
 def host_of(base_url: str) -> str:
-    """The host's name, as quirks and error sentences know the server."""
+    """Return the host's name, as quirks and error sentences know the server."""
     try:
         return urlsplit(base_url).hostname or base_url
     except ValueError:
@@ -171,7 +171,7 @@ async def _refuse_failure(answer: Answer, post: Post) -> None:
 
 
 async def _first_bytes(body: AsyncIterator[bytes]) -> bytes:
-    """The body up to a limit, or as much of it as came."""
+    """Return the body up to a limit, or as much of it as came."""
     pieces: list[bytes] = []
     size = 0
     try:

@@ -32,7 +32,7 @@ class OpenAIChat:
         self._wire = cache(self._new_wire)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces."""
+        """Yield the reply in pieces."""
         return stream_reply(self._client.get, lambda: self._post(request), ChatDecoder(self._host))
 
     async def aclose(self) -> None:

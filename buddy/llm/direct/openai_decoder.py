@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from buddy.agent.json_codec import count, dollars, dumps, items, listed, loads, mapping, string
+from buddy.agent.json_codec import as_list, count, dollars, dumps, items, loads, mapping, string
 from buddy.agent.messages import Usage
 from buddy.agent.provider import (
     CallPiece,
@@ -23,7 +23,8 @@ from buddy.llm.errors import classify_event
 
 
 def usage_of(chunk: Mapping[str, Any]) -> Usage | None:
-    """The counts a chunk carries: in its place, under a vendor's key (`x_groq`), or inside the choice."""
+    """Return the counts a chunk carries: in its place, under a vendor's key (`x_groq`), or inside the
+    choice."""
     for holder in (chunk, *(mapping(value) for key, value in chunk.items() if key.startswith("x_"))):
         found = mapping(holder.get("usage"))
         if found:
@@ -87,7 +88,7 @@ class ReasoningDetails:
                 self._add(fragment)
 
     def whole(self) -> list[dict[str, Any]]:
-        """Every detail so far, as the provider wants it back."""
+        """Return every detail so far, as the provider wants it back."""
         return [
             {**fields, **{key: "".join(pieces) for key, pieces in growing.items()}}
             for fields, growing in self._details
@@ -131,7 +132,7 @@ class ThinkTags:
         return self._state == "plain"
 
     def feed(self, text: str) -> Sequence[TextPiece | ThinkingPiece]:
-        """The pieces this text makes, possibly none yet."""
+        """Return the pieces this text makes, possibly none yet."""
         pieces: list[TextPiece | ThinkingPiece] = []
         text = self._held + text
         self._held = ""
@@ -235,7 +236,7 @@ class ChatDecoder:
         self.is_done = False
 
     def feed(self, event: SseEvent) -> Pieces:
-        """The pieces of one event. An error stands as the last item, to be raised."""
+        """Return the pieces of one event. An error stands as the last item, to be raised."""
         data = event.data
         if not data.startswith(b"{"):
             return self._finished("unstated") if data.strip() == b"[DONE]" else ()
@@ -246,7 +247,7 @@ class ChatDecoder:
         return self.feed_chunk(mapping(chunk), event.name)
 
     def feed_chunk(self, chunk: Mapping[str, Any], event_name: str = "") -> Pieces:
-        """The pieces of one decoded chunk (or of a whole answer that was not streamed)."""
+        """Return the pieces of one decoded chunk (or of a whole answer that was not streamed)."""
         out: list[ModelDelta | ProviderError] = []
         choices = items(chunk.get("choices"))
         if choices:
@@ -265,7 +266,7 @@ class ChatDecoder:
         return out
 
     def whole(self, answer: Mapping[str, Any]) -> Pieces:
-        """The pieces of an answer that was not streamed."""
+        """Return the pieces of an answer that was not streamed."""
         if not items(answer.get("choices")):
             error = classify_event(answer, self._provider)
             return (error or ProviderError("server", f"{self._provider} answered without any choices"),)
@@ -375,17 +376,18 @@ class ChatDecoder:
             out.extend(self._tags.feed(text))
 
     def _calls(self, value: Any, out: list[ModelDelta | ProviderError]) -> None:
-        out.extend(_call(mapping(call)) for call in listed(value))
+        out.extend(_call(mapping(call)) for call in as_list(value))
 
 
 def _reasoning_first(message: Any) -> Mapping[str, Any]:
-    """A whole message in the order in which it was thought."""
+    """Return a whole message in the order in which it was thought."""
     fields = mapping(message).items()
     return dict(sorted(fields, key=lambda field: not any(word in field[0] for word in REASONING_WORDS)))
 
 
 def _call(call: Mapping[str, Any]) -> CallPiece:
-    """One element of `tool_calls`; name and arguments may stand beside the `function` they belong in."""
+    """Return one element of `tool_calls`; name and arguments may stand beside the `function` they belong
+    in."""
     function = mapping(call.get("function")) or call
     arguments = function.get("arguments")
     is_object = isinstance(arguments, dict)

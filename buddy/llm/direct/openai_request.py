@@ -63,7 +63,7 @@ class ChatWire:
         self._system: tuple[str, bytes] = ("", b"")
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as JSON."""
+        """Return the request as JSON."""
         fields: dict[str, Any] = {"model": request.model}
         head = dumps(fields)[:-1]
         messages = b",".join(self._all_messages(request))
@@ -89,7 +89,7 @@ class ChatWire:
         return {**fields, **quirks.extra}
 
     def _all_messages(self, request: ModelRequest) -> list[bytes | bytearray]:
-        """The messages, those that settled as one piece."""
+        """Return the messages, those that settled as one piece."""
         is_said = self._quirks.system_as == "user"
         self._messages.forget_others(request.history)
         settled, rest = self._settled.split(request.history, request.system if is_said else "")
@@ -116,7 +116,7 @@ class ChatWire:
         return self._one_by_one(sent)
 
     def _marked(self, message: Message) -> bytes:
-        """The last message with a cache mark: everything before it is then cached. b"" where none can
+        """Return the last message with a cache mark: everything before it is then cached. b"" where none can
         stand."""
         match message:
             case UserMessage():
@@ -202,7 +202,7 @@ class ChatWire:
                 return self._dumps(self._result(message, _tool_text(message)))
 
     def _replies(self, replies: Sequence[AssistantMessage]) -> dict[str, Any]:
-        """One assistant message of one reply (or of neighbouring ones)."""
+        """Return one assistant message of one reply (or of neighbouring ones)."""
         calls = [(reply, call) for reply in replies if reply.finish != "cut" for call in calls_of(reply)]
         text = "\n\n".join(filter(None, map(text_of, replies)))
         content = text if text or not calls else self._quirks.empty_content

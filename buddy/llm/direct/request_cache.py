@@ -62,8 +62,8 @@ class SettledHistories:
         self._beginnings: list[_Beginning] = []
 
     def split(self, history: Sequence[Message], key: str = "") -> tuple[bytes | bytearray, Sequence[Message]]:
-        """The bytes of what settled, and the messages that follow it. The bytes are the cache itself: read
-        them before the next request is made, and don't keep them."""
+        """Return the bytes of what settled, and the messages that follow it. The bytes are the cache itself:
+        read them before the next request is made, and don't keep them."""
         found = max(
             (one for one in self._beginnings if one.begins(history, key)),
             key=lambda one: len(one.messages),
@@ -132,7 +132,7 @@ class EncodedMessages:
         self._known: dict[str, tuple[Message, bytes]] = {}
 
     def bytes_of(self, message: Message) -> bytes:
-        """The message as JSON."""
+        """Return the message as JSON."""
         known = self._known.get(message.id)
         if known is not None and known[0] is message:
             return known[1]
@@ -149,8 +149,8 @@ class EncodedMessages:
 
 
 def sendable(history: Sequence[Message]) -> list[Message]:
-    """The history without what no server takes: calls of cut replies, results without their call, replies
-    with nothing in them. Cut replies keep their text."""
+    """Return the history without what no server takes: calls of cut replies, results without their call,
+    replies with nothing in them. Cut replies keep their text."""
     known: set[str] = set()
     out: list[Message] = []
     for message in history:
@@ -198,8 +198,8 @@ def family(model: str) -> str:
 
 
 def wire_arguments(text: str) -> str:
-    """A call's arguments as every server takes them: unchanged when they are a JSON object, else the text
-    inside one (strict servers refuse a history that holds anything else)."""
+    """Return a call's arguments as every server takes them: unchanged when they are a JSON object, else the
+    text inside one (strict servers refuse a history that holds anything else)."""
     try:
         is_object = isinstance(loads(text.encode("utf-8", "surrogatepass")), dict)
     except ValueError:
@@ -208,7 +208,8 @@ def wire_arguments(text: str) -> str:
 
 
 def wire_id(call_id: str) -> str:
-    """A call's id as every server takes it: unchanged when it is made of letters, digits, `_` and `-`."""
+    """Return a call's id as every server takes it: unchanged when it is made of letters, digits, `_` and
+    `-`."""
     if WIRE_ID().fullmatch(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]

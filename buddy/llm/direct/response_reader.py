@@ -52,7 +52,8 @@ class SseParser:
         self._events: list[SseEvent] = []
 
     def feed(self, chunk: bytes) -> Sequence[SseEvent]:
-        """The events these bytes complete. Raises `SseError` when one grows beyond `MAX_EVENT_BYTES`."""
+        """Return the events these bytes complete. Raises `SseError` when one grows beyond
+        `MAX_EVENT_BYTES`."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk.startswith(b"\n"):
@@ -144,13 +145,13 @@ class HalfCharacters:
         self._kept: Written | None = None
 
     def joined(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
-        """The pieces, whole characters only as far as the other halves came."""
+        """Return the pieces, whole characters only as far as the other halves came."""
         if self._kept is None and not any(map(_ends_in_half, pieces)):
             return pieces
         return [made for piece in pieces for made in self._take(piece)]
 
     def rest(self) -> Sequence[Piece]:
-        """The half that is still kept back."""
+        """Return the half that is still kept back."""
         kept, self._kept = self._kept, None
         return () if kept is None else (_with_text(kept, self._decoder.decode(b"", final=True)),)
 
@@ -240,15 +241,15 @@ class Decoder(Protocol):
         ...
 
     def feed(self, event: SseEvent) -> Pieces:
-        """The pieces of one event."""
+        """Return the pieces of one event."""
         ...
 
     def whole(self, answer: Mapping[str, Any]) -> Pieces:
-        """The pieces of an answer that was not streamed."""
+        """Return the pieces of an answer that was not streamed."""
         ...
 
     def end(self) -> Pieces:
-        """The pieces that a clean end of the body makes."""
+        """Return the pieces that a clean end of the body makes."""
         ...
 
 
@@ -266,7 +267,7 @@ class ReplyReader:
         self._halves = HalfCharacters()
 
     def feed(self, chunk: bytes) -> Pieces:
-        """The pieces these bytes complete."""
+        """Return the pieces these bytes complete."""
         self._total += len(chunk)
         if self._total > MAX_BODY_BYTES:
             return (self._unusable(f"it is longer than {MAX_BODY_BYTES // 1024**2} MB"),)
@@ -320,7 +321,7 @@ class ReplyReader:
         return self._read(head)
 
     def _whole(self, content: bytes) -> Pieces:
-        """An answer that was not streamed, or lines of JSON without the event stream's `data:`."""
+        """Return an answer that was not streamed, or lines of JSON without the event stream's `data:`."""
         try:
             return self._decoder.whole(mapping(loads(content.lstrip(BLANKS))))
         except ValueError:

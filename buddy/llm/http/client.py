@@ -31,7 +31,7 @@ class Sender(Protocol):
 
 
 def client_for(endpoint: Endpoint, environ: Mapping[str, str]) -> EngineClient:
-    """The client for one endpoint, by the proxy settings of this environment."""
+    """Return the client for one endpoint, by the proxy settings of this environment."""
     return EngineClient(endpoint.connect_s, proxy=proxy_for(endpoint.base_url, environ))
 
 
@@ -83,7 +83,8 @@ class EngineClient:
         return await engine.send(method, target, headers, content)
 
     async def _engine(self, *, with_tls: bool) -> Sender:
-        """The engine that has a TLS context, or the one that needs none: reading certificates takes 20 ms."""
+        """Return the engine that has a TLS context, or the one that needs none: reading certificates takes 20
+        ms."""
         async with self._making:
             if with_tls not in self._engines:
                 self._engines[with_tls] = await asyncio.to_thread(self._make_engine, with_tls)

@@ -89,7 +89,7 @@ class EngineAnswer:
         self._body = self._read()
 
     def body(self) -> AsyncGenerator[bytes, None]:
-        """The one iterator over the body, unpacked. Raises `ProviderError` when it breaks off."""
+        """Yield the one iterator over the body, unpacked. Raises `ProviderError` when it breaks off."""
         return self._body
 
     async def aclose(self) -> None:
@@ -280,7 +280,7 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        """The same connection, encrypted."""
+        """Return the same connection, encrypted."""
         return _LimitedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
@@ -313,8 +313,8 @@ class HeadGauge:
         self._interim = 0
 
     def feed(self, data: bytes) -> int:
-        """The place in these bytes where the body begins, -1 while the head is incomplete. Raises `HttpError`
-        when a limit is broken."""
+        """Return the place in these bytes where the body begins, -1 while the head is incomplete. Raises
+        `HttpError` when a limit is broken."""
         searched = max(0, len(self._data) - 2)
         self._data += data
         while (end := BLANK_LINE.search(self._data, searched)) is not None and end.start() <= MAX_HEAD_BYTES:
@@ -342,7 +342,7 @@ def _stream_of(response: httpcore2.Response) -> httpcore2.AsyncNetworkStream:
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case, repeated ones joined."""
+    """Return names in lower case, repeated ones joined."""
     joined: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -351,7 +351,7 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _proxy_of(url: str, tls: ssl.SSLContext | None) -> httpcore2.Proxy:
-    """A proxy setting, taken apart. Raises `ProviderError` for one that can't be used."""
+    """Return a proxy setting, taken apart. Raises `ProviderError` for one that can't be used."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

@@ -94,7 +94,7 @@ def _told(sentence: str, *, retryable: bool = True) -> ProviderError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it came from, groups opened."""
+    """Yield the error and everything it came from, groups opened."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -109,7 +109,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason(error: BaseException) -> str:
-    """The shortest true words for it."""
+    """Return the shortest true words for it."""
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     if isinstance(error, OSError) and error.strerror:

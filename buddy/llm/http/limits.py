@@ -27,7 +27,7 @@ class ChunkJoiner:
         self._is_over = False
 
     def feed(self, data: bytes) -> bytes:
-        """The same chunks, fewer of them; b"" while only the beginning of a size line came."""
+        """Return the same chunks, fewer of them; b"" while only the beginning of a size line came."""
         if self._is_over:
             return data
         if len(data) <= self._left:
@@ -59,8 +59,8 @@ class ChunkJoiner:
 
 @lru_cache(maxsize=256)
 def _size_of(digits: bytes) -> int:
-    """The number in a size line, 0 when it holds anything else. Most chunks of an answer are about as long
-    as the one before."""
+    """Return the number in a size line, 0 when it holds anything else. Most chunks of an answer are about as
+    long as the one before."""
     return int(digits, 16) if HEX.issuperset(digits) else 0
 
 
@@ -92,7 +92,7 @@ class Unzip:
         self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces these bytes unpack to. Raises `HttpError`."""
+        """Yield the pieces these bytes unpack to. Raises `HttpError`."""
         piece = b""
         while data or len(piece) == UNZIPPED_PIECE:  # a full piece may have left more inside the unpacker
             try:
@@ -105,7 +105,8 @@ class Unzip:
 
 
 def unzip_for(encoding: str) -> Unzip | None:
-    """The decoder of a content encoding; None for none. Raises `HttpError` for one that was not asked for."""
+    """Return the decoder of a content encoding; None for none. Raises `HttpError` for one that was not asked
+    for."""
     match encoding.strip().lower():
         case "" | "identity":
             return None
@@ -134,7 +135,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def target_of(url: str) -> Target:
-    """A URL, taken apart. Raises `ProviderError` for one that can't be asked."""
+    """Return a URL, taken apart. Raises `ProviderError` for one that can't be asked."""
     try:
         parts = urlsplit(url)
         port = parts.port

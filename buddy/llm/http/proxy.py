@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
-    """The proxy for requests to this address, "" for none. This machine is never reached through one."""
+    """Return the proxy for requests to this address, "" for none. This machine is never reached through
+    one."""
     try:
         parts = urlsplit(base_url)
         host, port = (parts.hostname or "").lower(), parts.port
@@ -49,8 +50,8 @@ def _system_settings() -> dict[str, str]:
 
 
 def trusting_the_system(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """A TLS context with the system's certificates (SSL_CERT_FILE and SSL_CERT_DIR count), certifi's where
-    the system has none, and those of REQUESTS_CA_BUNDLE, which many companies set."""
+    """Return a TLS context with the system's certificates (SSL_CERT_FILE and SSL_CERT_DIR count), certifi's
+    where the system has none, and those of REQUESTS_CA_BUNDLE, which many companies set."""
     context = ssl.create_default_context()
     bundle = environ.get("REQUESTS_CA_BUNDLE", "")
     if bundle and not environ.get("SSL_CERT_FILE") and os.path.exists(bundle):

@@ -58,7 +58,7 @@ class Tap:
             self._look_at_gemini(data)
 
     def missed(self) -> list[ModelDelta]:
-        """The pieces litellm dropped since the last time."""
+        """Return the pieces litellm dropped since the last time."""
         missed, self._missed = self._missed, []
         return missed
 
@@ -124,7 +124,7 @@ class ChunkReader:
         self.has_begun = False
 
     def read(self, chunk: Any, tap: Tap) -> list[ModelDelta]:
-        """The pieces of one chunk, after those that litellm dropped before it."""
+        """Return the pieces of one chunk, after those that litellm dropped before it."""
         self.has_begun = True
         out = self._missed(tap)
         choices = getattr(chunk, "choices", None)
@@ -227,8 +227,8 @@ def _in_block(piece: TextPiece | ThinkingPiece, block: int) -> TextPiece | Think
 
 
 def usage_of(chunks: Iterable[Any], *, keeps_reasoning: bool) -> Usage | None:
-    """The provider's counts: of each kind the last that isn't zero (Anthropic states input first, output
-    last). None when it stated none. `keeps_reasoning`: litellm guesses this count for Anthropic."""
+    """Return the provider's counts: of each kind the last that isn't zero (Anthropic states input first,
+    output last). None when it stated none. `keeps_reasoning`: litellm guesses this count for Anthropic."""
     found: dict[str, int] = {}
     cost: float | None = None
     for chunk in chunks:

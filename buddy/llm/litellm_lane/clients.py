@@ -45,7 +45,7 @@ def take_over(litellm: Any, handlers: Any, environment: Mapping[str, str]) -> En
 
 
 def _tls(environment: Mapping[str, str]) -> ssl.SSLContext:
-    """The system's certificates, and the person's own where litellm's variable names one."""
+    """Return the system's certificates, and the person's own where litellm's variable names one."""
     context = trusting_the_system()
     if own := environment.get("SSL_CERTIFICATE"):
         context.load_cert_chain(own)

@@ -86,7 +86,7 @@ class LitellmLibrary:
             await self.module()
 
     async def module(self) -> Any:
-        """The module, waiting for its import. Raises `LitellmUnavailableError`."""
+        """Return the module, waiting for its import. Raises `LitellmUnavailableError`."""
         self.start()
         assert self._future is not None
         # Shielded: a cancelled call must not cancel the import that the next one waits for.

@@ -32,7 +32,7 @@ Wire = dict[str, Any]
 
 
 def messages(request: ModelRequest, *, cache: bool) -> list[Wire]:
-    """The messages of a request. `cache`: mark what Anthropic models should cache."""
+    """Return the messages of a request. `cache`: mark what Anthropic models should cache."""
     out: list[Wire] = []
     if request.system:
         out.append({"role": "system", "content": _system(request.system, cache=cache)})
@@ -102,7 +102,7 @@ def _tool(message: ToolMessage) -> Wire:
 
 
 def _assistant(message: AssistantMessage) -> list[Wire]:
-    """A reply; nothing when it has neither text nor calls (providers refuse an empty message)."""
+    """Return a reply; nothing when it has neither text nor calls (providers refuse an empty message)."""
     own = message.lane == LANE
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part, own=own) for part in message.parts if isinstance(part, Call)]

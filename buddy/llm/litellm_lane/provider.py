@@ -36,7 +36,7 @@ async def hang_up(stream: Any) -> None:
 
 
 def responses_in(holder: Any) -> list[Any]:
-    """The HTTP responses an iterator reads from."""
+    """Return the HTTP responses an iterator reads from."""
     found: list[Any] = []
     seen: set[int] = set()
     waiting: deque[Any] = deque([holder])
@@ -111,7 +111,7 @@ class LitellmProvider:
         return litellm_messages.LANE
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces. Raises `ProviderError`."""
+        """Yield the reply in pieces. Raises `ProviderError`."""
         try:
             litellm = await self._library.module()
         except LitellmUnavailableError as error:
@@ -150,7 +150,7 @@ class LitellmProvider:
                 await hang_up(stream)
 
     def arguments(self, request: ModelRequest, key: str, litellm: Any) -> dict[str, Any]:
-        """The keyword arguments of `acompletion`."""
+        """Return the keyword arguments of `acompletion`."""
         cache = ANTHROPIC_MODELS().search(request.model) is not None
         arguments: dict[str, Any] = {
             "model": self._model(request.model, litellm),
@@ -248,13 +248,13 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _status(causes: list[BaseException]) -> int:
-    """The answer's HTTP status, 0 without one: as the innermost cause has it, litellm rounds some."""
+    """Return the answer's HTTP status, 0 without one: as the innermost cause has it, litellm rounds some."""
     stated = (getattr(cause, "status_code", None) for cause in reversed(causes))
     return next((status for status in stated if isinstance(status, int) and status >= 400), 0)
 
 
 def _headers(causes: list[BaseException]) -> dict[str, str]:
-    """The answer's headers: litellm drops them from some of its exceptions, the causes keep them."""
+    """Return the answer's headers: litellm drops them from some of its exceptions, the causes keep them."""
     found: dict[str, str] = {}
     for cause in reversed(causes):
         response = getattr(cause, "response", None)

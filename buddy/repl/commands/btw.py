@@ -4,7 +4,7 @@ becoming part of it."""
 from __future__ import annotations
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
-from buddy.agent.compaction import applied
+from buddy.agent.compaction import apply_compaction
 from buddy.agent.formatting import whole_number
 from buddy.agent.messages import AssistantMessage, Message, Text, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
@@ -47,7 +47,7 @@ async def btw(context: Context, argument: str) -> None:
 async def _answer(context: Context, task: Task, question: str) -> str:
     board = context.board
     access = board.parts.model(task.model)
-    history = applied(task.compaction, task.history[: legal_length(task.history)])
+    history = apply_compaction(task.compaction, task.history[: legal_length(task.history)])
     asked = board.message(_ASIDE + question, "prompt")
     request = _request(context, access, (*history, asked))
     reached = task.meter.reserve(task.meter.estimate(request), request.max_tokens or 0)

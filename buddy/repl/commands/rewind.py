@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
@@ -74,7 +74,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         (
             str(number),
             one_line(prompt_text(task, at), 100),
-            counted(len(_paths(changes_since(task, at, entries))), "file"),
+            format_count(len(_paths(changes_since(task, at, entries))), "file"),
         )
         for number, at in enumerate(points, 1)
     ]
@@ -124,8 +124,8 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
                 )
             )
         except ToolError as error:
-            left = counted(len(changed) - len(undone), "change")
-            done = counted(len(undone), "change")
+            left = format_count(len(changed) - len(undone), "change")
+            done = format_count(len(undone), "change")
             raise CommandError(f"{error} {done} undone, {left} not. The conversation stays.") from error
     paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in _paths(undone)]
     more = len(paths) - MAX_NAMED

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.cancel import TurnCancelled, run_cancellable
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl.commands.models import session_cost
 from buddy.repl.commands.registry import CommandError, command
@@ -238,9 +238,9 @@ async def compact(context: Context, argument: str) -> None:
 
 def _show_compaction(context: Context, seen: Shortened) -> None:
     said = (
-        f"Compacted: the first {counted(seen.messages, 'message')} went from {seen.tokens_before:,} to about "
-        f"{seen.tokens_after:,} tokens. {counted(seen.kept, 'message')} (your words, the last turns) stay as "
-        "they were. /compact undo reverses it."
+        f"Compacted: the first {format_count(seen.messages, 'message')} went from {seen.tokens_before:,} to "
+        f"about {seen.tokens_after:,} tokens. {format_count(seen.kept, 'message')} (your words, the last "
+        "turns) stay as they were. /compact undo reverses it."
     )
     context.screen.print(NoteBlock("info", said))
     context.screen.print(

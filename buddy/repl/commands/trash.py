@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 
-from buddy.agent.formatting import counted, sized
+from buddy.agent.formatting import format_count, format_size
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
@@ -50,7 +50,7 @@ async def _listed(context: Context, trash: Trash) -> None:
             one.id,
             _shown(context, one.real),
             f"task {one.task_id}" if one.task_id else "",
-            sized(one.size_bytes),
+            format_size(one.size_bytes),
             _when(one.deleted_at, time.time()),
         )
         for one in found[:_MAX_LISTED]
@@ -64,5 +64,5 @@ def _shown(context: Context, real: str) -> str:
 
 def _when(at: float, now: float) -> str:
     age_s = max(0.0, now - at)
-    ago = whole_units(age_s) if age_s < DAY_S else counted(int(age_s / DAY_S), "day")
+    ago = whole_units(age_s) if age_s < DAY_S else format_count(int(age_s / DAY_S), "day")
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago} ago)"

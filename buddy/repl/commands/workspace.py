@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.extend.plugins.loader import PluginTools

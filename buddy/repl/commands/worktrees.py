@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted, whole_number
+from buddy.agent.formatting import format_count, whole_number
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
@@ -94,7 +94,7 @@ async def _listed(context: Context) -> None:
         numbers = ", ".join(str(task.number) for task in _tasks_in(context, tree))
         try:
             standing = await trees.standing(tree)
-            changed = counted(len(standing.changed), "file") if standing.changed else "none"
+            changed = format_count(len(standing.changed), "file") if standing.changed else "none"
             rows.append(
                 (numbers, tree.display_path, tree.branch, changed, f"+{standing.ahead} −{standing.behind}")
             )
@@ -126,7 +126,7 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
         context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
     if diff.files:
         _show(context, f"merge of {tree.display_path}", diff)
-    what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
+    what = format_count(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
     back = f"; /undo @{number} undoes it" if diff.files else ""
     said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
     context.screen.print(NoteBlock("info", said))

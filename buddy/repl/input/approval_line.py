@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.repl.intents import ApprovalAnswer, ApprovalKey
 from buddy.repl.view.state import InboxRow
@@ -182,7 +182,9 @@ def refusal(why: Refused, line: TypedLine, waiting: Waiting) -> str:
             return "Not answered: nothing can be remembered for this call. y or n."
         case "folded":
             row = next((row for row in waiting.rows if row.folded), waiting.rows[0])
-            return f"Not approved: {counted(row.folded, 'line')} not shown. Ctrl+O shows them, then answer."
+            return (
+                f"Not approved: {format_count(row.folded, 'line')} not shown. Ctrl+O shows them, then answer."
+            )
         case "which" if waiting.question:
             number = waiting.rows[0].number
             return f"A request and a question wait. y {number} or n {number} is about the request."

@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from buddy.agent.display import FileDiff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.repl.render.code import highlight
 from buddy.repl.render.console import Canvas, Row
@@ -78,7 +78,7 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
         if hunk is not None:
             old, new = int(hunk["old"]), int(hunk["new"])
             if in_hunk and new > end:
-                yield DiffLine("gap", counted(new - end, "line"))
+                yield DiffLine("gap", format_count(new - end, "line"))
             end = new + int(hunk["lines"] or 1)
             in_hunk = True
         elif line.startswith("+"):

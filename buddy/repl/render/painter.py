@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from buddy.agent.display import Checklist, Command, Diff, Display, FileList, Picture, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.receipt import receipt_rows
 from buddy.repl.render import numbers as words
 from buddy.repl.render.console import Canvas, Row
@@ -112,7 +112,7 @@ def fold_rows(canvas: Canvas, rows: list[Row], fold: Fold, width: int) -> list[R
     if missing < 2:
         return rows
     look = canvas.look
-    marker: Line = [("muted", f"{look.glyphs.ellipsis} {counted(missing, 'more line')} ({look.unfold})")]
+    marker: Line = [("muted", f"{look.glyphs.ellipsis} {format_count(missing, 'more line')} ({look.unfold})")]
     marked = canvas.wrap(fit_line(marker, width, look.glyphs.ellipsis), width)
     return [*rows[: fold.first], *marked, *rows[len(rows) - fold.last :]]
 
@@ -282,11 +282,11 @@ class Painter:
             lines[0] = [("muted", named + origin), *lines[0]]
         rows = self._canvas.wrap_all(lines, width - 2)
         if len(rows) > PROMPT_LINES + 1:
-            missing = counted(len(rows) - PROMPT_LINES, "more line")
+            missing = format_count(len(rows) - PROMPT_LINES, "more line")
             rows = rows[:PROMPT_LINES]
             rows += self._wrap([("muted", f"{self.look.glyphs.ellipsis} {missing}")], width - 2)
         if block.pictures:
-            rows += self._wrap([("muted", f"[{counted(block.pictures, 'picture')}]")], width - 2)
+            rows += self._wrap([("muted", f"[{format_count(block.pictures, 'picture')}]")], width - 2)
         for what in block.along:
             rows += self._wrap([("muted", f"with it: {one_line(what, 120)}")], width - 2)
         bar: Line = [("prompt", self.look.glyphs.bar + " ")]
@@ -331,7 +331,7 @@ class Painter:
             return [line for call in block.calls for line in self._call(call, width, fold=True)]
         head = f"{_address(first.task_id)}{kind.verb} "
         names = ", ".join(dict.fromkeys(name for name in map(subject_of, block.calls) if name))
-        line: Line = [("muted", head), ("", counted(len(block.calls), kind.noun))]
+        line: Line = [("muted", head), ("", format_count(len(block.calls), kind.noun))]
         if names:
             line.append(("muted", f" {self.look.glyphs.dot} {names}"))
         return self._wrap(fit_line(line, width, self.look.glyphs.ellipsis), width)
@@ -370,7 +370,7 @@ class Painter:
         hidden = folded_lines(block.preview) if fold else 0
         body += self._preview(expose(first_part(block.preview) if hidden else block.preview), width - 2)
         if hidden:
-            count, shows = counted(hidden, "line"), f"({self.look.unfold} shows them)"
+            count, shows = format_count(hidden, "line"), f"({self.look.unfold} shows them)"
             missing = f"{self.look.glyphs.ellipsis} {count} not shown {shows}"
             body += self._wrap([("warning", missing)], width - 2)
         return lines + self._behind(bar, bar, body)
@@ -430,7 +430,7 @@ class Painter:
         who = f"task {block.task_id} {one_line(block.name, 60)}".rstrip() + ": " if block.name else ""
         line: Line = [(style, who + word), ("muted", dot + words.seconds(block.seconds))]
         if block.calls:
-            line.append(("muted", dot + counted(block.calls, "call")))
+            line.append(("muted", dot + format_count(block.calls, "call")))
             line += [("error", f", {block.refused} refused")] if block.refused else []
             line += [("warning", f", {block.failed} failed")] if block.failed else []
         if block.output_tokens:

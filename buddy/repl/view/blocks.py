@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from buddy.agent.display import Diff, Display, FileDiff, FileList, Plain
 from buddy.agent.events import ApprovalAnswer, RiskName, TurnOutcome
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call, Origin, ResultStatus
 from buddy.agent.receipt import Receipt
 from buddy.repl.render.style import DIFF_FOLD_LINES
@@ -285,7 +285,7 @@ def finding_of(call: ToolCall) -> str:
     """The size of what a lookup found: lines of a file, else the tool's summary; "" when nothing tells."""
     display = call.display
     if isinstance(display, Plain) and call.call.name == "read_file" and display.summary and display.body:
-        return counted(display.body.count("\n") + 1, "line")
+        return format_count(display.body.count("\n") + 1, "line")
     summary = display.summary if isinstance(display, (Plain, FileList)) else ""
     return summary.removeprefix(f"{subject_of(call)}: ")
 

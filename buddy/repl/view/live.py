@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from buddy.agent.display import Command, Diff, Display
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.repl.render import numbers as words
 from buddy.repl.render.style import (
     APPROVAL_LINES,
@@ -53,7 +53,7 @@ def uncoloured(code: str, _language: str) -> Line:
 def arriving_words(phase: Calling) -> str:
     """Describe the file that is being written, and how much of it has arrived."""
     so_far = phase.so_far
-    lines = counted(so_far.lines(), "line")
+    lines = format_count(so_far.lines(), "line")
     path = one_line(so_far.path, PATH_CHARS)
     match phase.name, so_far.part:
         case "write_file", "content":
@@ -240,7 +240,7 @@ def _task_lines(
     for index, task in enumerate(running):
         left = room - len(lines)
         if left == 1 and len(running) - index > 1:
-            lines.append([("muted", f"and {counted(len(running) - index, 'more running task')}")])
+            lines.append([("muted", f"and {format_count(len(running) - index, 'more running task')}")])
             break
         if left < 1:
             break
@@ -309,7 +309,7 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: in
         lines = [*lines, fit_line(head, width, look.glyphs.ellipsis)]
     missing = len(state.inbox) - QUEUE_ROWS - 1
     if missing > 0:
-        lines.append([("warning", f"  and {counted(missing, 'more request')} (/ok, /no)")])
+        lines.append([("warning", f"  and {format_count(missing, 'more request')} (/ok, /no)")])
     return lines[:room]
 
 
@@ -319,7 +319,7 @@ def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[li
     head = _head(row, now, look, width, is_marked=True)
     title = wrap(head, width)
     if len(title) > APPROVAL_LINES:
-        missing = counted(len(title) - APPROVAL_LINES + 1, "more line")
+        missing = format_count(len(title) - APPROVAL_LINES + 1, "more line")
         title = [*title[: APPROVAL_LINES - 1], [("warning", f"  {missing} above in the scrollback")]]
     choices = _choices(state, row, brief=False)
     yield [*title, *_answer_rows(choices, width, look, _question_about(row.preview))]
@@ -358,7 +358,7 @@ def _last_line(preview: Display, look: Look) -> Line:
         return [("bold", visible(end))] if len(preview.command) > LONG_LINE else []
     if len(lines) == 2:
         return [("warning", f" {look.glyphs.ellipsis} "), ("bold", visible(lines[-1]))]
-    between = f" {counted(len(lines) - 2, 'line')} "
+    between = f" {format_count(len(lines) - 2, 'line')} "
     return [
         ("warning", f" {look.glyphs.ellipsis}{between}{look.glyphs.ellipsis} "),
         ("bold", visible(lines[-1])),
@@ -396,7 +396,7 @@ def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str,
     number = f" {row.number}" if asks else ""
     no = (f"n{number}", "no" if brief else f"no (n{number} WORDS says why)")
     if row.folded:
-        return [("Ctrl+O", f"shows {counted(row.folded, 'more line')}, then y"), no]
+        return [("Ctrl+O", f"shows {format_count(row.folded, 'more line')}, then y"), no]
     choices = [(f"y{number}", "yes")]
     if row.session:
         covered = "" if row.rule == row.session else f": {visible(row.session)}"

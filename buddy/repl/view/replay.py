@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from buddy.agent.display import Plain
-from buddy.agent.formatting import calls_were, counted
+from buddy.agent.formatting import describe_calls, format_count
 from buddy.agent.messages import (
     AssistantMessage,
     Call,
@@ -75,7 +75,7 @@ def blocks_of(
     left_out = _beginning(history, beyond)
     if left_out:
         blocks.append(
-            NoteBlock("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all")
+            NoteBlock("hint", f"not shown: {format_count(left_out, 'earlier message')}; /export writes all")
         )
     calls: dict[str, Call] = {}
     row: list[ToolCall] = []
@@ -98,7 +98,7 @@ def blocks_of(
                     blocks.append(NoteBlock("warning", f"this reply broke off here{goes_on}"))
             case ToolMessage() if beyond[at]:
                 if not any(beyond[at + 1 : at + 2]):
-                    blocks.append(NoteBlock("hint", calls_were(beyond[at], message.status, more=True)))
+                    blocks.append(NoteBlock("hint", describe_calls(beyond[at], message.status, more=True)))
             case ToolMessage():
                 owner = copy_of if task_id and at < copied else task_id
                 row.append(_tool(message, calls.get(message.call_id), owner))

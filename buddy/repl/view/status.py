@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from buddy.agent.events import TokenUsage
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.repl.input.approval_line import is_letter, is_reasoned_no
 from buddy.repl.input.keys import KEY_HELP
 from buddy.repl.intents import Prompt, ToTask, is_new_task, parse_line
@@ -201,7 +201,7 @@ def _sandbox(sandbox: SandboxStatus) -> _Part:
 
 def _waiting(approvals: int, questions: int) -> _Part:
     """Return the footer part for waiting approvals and questions."""
-    both = (counted(approvals, "approval"), counted(questions, "question"))
+    both = (format_count(approvals, "approval"), format_count(questions, "question"))
     text = " and ".join(one for one, count in zip(both, (approvals, questions), strict=True) if count)
     kind = "waiting" if approvals and questions else "to approve" if approvals else "to answer"
     count = approvals + questions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from buddy.agent import events as ev
-from buddy.agent.formatting import calls_were, counted
+from buddy.agent.formatting import describe_calls, format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Image, UserMessage, calls_of, text_of
 from buddy.repl.render import numbers as words
@@ -157,7 +157,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return []
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
-            shortened = f"{counted(event.dropped, 'message')} shortened"
+            shortened = f"{format_count(event.dropped, 'message')} shortened"
             return [NoteBlock("info", f"context compacted: {before} to {after} tokens, {shortened}")]
         case ev.Notice():
             return [NoteBlock(event.level, event.text)]
@@ -338,7 +338,7 @@ def _settled_calls(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
 def _not_begun(task: TaskView) -> list[Block]:
     """The calls of a reply that never had their turn, in one line however many they are."""
     count, task.not_begun = task.not_begun, 0
-    return [NoteBlock("hint", calls_were(count, "not begun", more=task.calls > 0))] if count else []
+    return [NoteBlock("hint", describe_calls(count, "not begun", more=task.calls > 0))] if count else []
 
 
 def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:

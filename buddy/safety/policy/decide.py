@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.safety.paths import Located
 from buddy.safety.policy.facts import Facts, HookOpinion
 from buddy.safety.policy.grants import ApprovalKind, Approvals, Grant, living
@@ -103,12 +103,12 @@ _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
-    """The strictest of some decisions; at least one."""
+    """Return the strictest of some decisions; at least one."""
     return max(decisions, key=_STRICTNESS.__getitem__)
 
 
 def mode_named(name: str) -> Mode | None:
-    """The mode of this name, buddy's or Claude's."""
+    """Return the mode of this name, buddy's or Claude's."""
     for mode in MODES:
         if mode == name:
             return mode
@@ -183,7 +183,8 @@ def judge(
 def _strict_opinion(
     facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...]
 ) -> _Opinion | None:
-    """The strictest of everything that can only tighten; the first of equals, so that the floor is named."""
+    """Return the strictest of everything that can only tighten; the first of equals, so that the floor is
+    named."""
     opinions = list(_tightening(facts, mode, rules, remembered))
     if not opinions:
         return None
@@ -234,7 +235,7 @@ def _floor(facts: Facts) -> str:
 def _allowing_opinion(
     facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...], *, trusted: bool
 ) -> _Opinion:
-    """The first in order that allows, or what the mode says."""
+    """Return the first in order that allows, or what the mode says."""
     granted = tuple(rule for rule in remembered if rule.decision == "allow")
     own = tuple(rule for rule in rules.rules if rule.decision == "allow" and rule.origin != "project")
     projects = tuple(rule for rule in rules.rules if rule.decision == "allow" and rule.origin == "project")
@@ -256,7 +257,7 @@ def _allowing_opinion(
 
 
 def _answered(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
-    """A question, after this session's standing answer to questions."""
+    """Return a question, after this session's standing answer to questions."""
     if opinion.decision != "ask":
         return opinion
     if approvals == "none":
@@ -267,7 +268,8 @@ def _answered(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
 
 
 def _columns(facts: Facts) -> tuple[Column, ...]:
-    """The columns of the table a call falls into; the strictest counts, the last names its main risk."""
+    """Return the columns of the table a call falls into; the strictest counts, the last names its main
+    risk."""
     folder = facts.folder
     outside: tuple[Column, ...] = (
         ("low_outside",) if folder is not None and (not folder.inside or folder.secret) else ()
@@ -298,7 +300,7 @@ def _pipeline(facts: Facts) -> str:
 
 
 def _shell_reasons(shell: Analysis) -> list[str]:
-    """The reason of the whole line, then those of its parts, the weaker parts first."""
+    """Return the reason of the whole line, then those of its parts, the weaker parts first."""
     parts = sorted(shell.commands, key=lambda part: part.level != "ask")
     return [shell.reason, *(part.reason for part in parts)]
 
@@ -331,7 +333,7 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     if detail:
         return detail
     if column == "medium_inside" and facts.writes:
-        return f"it changes {counted(len(facts.writes), 'file')}"
+        return f"it changes {format_count(len(facts.writes), 'file')}"
     does = ASK_WORDS.get(column, f"it is {kind}")
     if column == "high":
         does = HIGH_WORDS.get(facts.tool, does)
@@ -341,7 +343,7 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
 
 
 def _detail(facts: Facts, column: Column) -> str:
-    """The program, folder or command that a decision is about; "" where it is about paths alone."""
+    """Return the program, folder or command that a decision is about; "" where it is about paths alone."""
     if facts.programs:
         return facts.programs
     if column == "medium_outside" and all(path.inside for path in facts.writes):
@@ -354,6 +356,6 @@ def _detail(facts: Facts, column: Column) -> str:
 
 
 def _concern(facts: Facts) -> Located | None:
-    """The first path that lies outside or holds secrets."""
+    """Return the first path that lies outside or holds secrets."""
     paths = (*facts.reads, *facts.writes)
     return next((path for path in paths if not path.inside or path.secret), None)

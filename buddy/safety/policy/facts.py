@@ -52,7 +52,7 @@ class Facts(msgspec.Struct, frozen=True):
     read_only_sandbox: bool = False
 
     def named(self, path: str) -> str:
-        """A path as the main tree of the project calls it: rules given there hold in its worktrees."""
+        """Return a path as the main tree of the project calls it: rules given there hold in its worktrees."""
         return in_main_tree(path, self.root, self.main) or path
 
 
@@ -70,8 +70,8 @@ def facts_of(
     survey: Survey = NO_SURVEY,
     scripts: tuple[Scripts, ...] = (),
 ) -> Facts:
-    """The facts of a call of a declared tool. `survey`: what was found out about it on the disk. Raises
-    `ToolError` when a path of it cannot be one."""
+    """Return the facts of a call of a declared tool. `survey`: what was found out about it on the disk.
+    Raises `ToolError` when a path of it cannot be one."""
     access = tool.access(arguments)
     cwd: object = getattr(arguments, "cwd", "")
     runs = shell is not None or hasattr(arguments, "cwd")

@@ -38,5 +38,5 @@ ASK = Approvals()
 
 
 def living(grants: tuple[Grant, ...], now: float) -> tuple[Rule, ...]:
-    """The rules of the grants that still hold."""
+    """Return the rules of the grants that still hold."""
     return tuple(grant.rule for grant in grants if grant.holds(now))

@@ -19,7 +19,7 @@ LONGEST_RULE = 160
 
 
 def missing_approval(facts: Facts, verdict: Verdict, policy: Policy, now: float) -> MissingApproval:
-    """The approval a call lacked, with the mode and the rules that would have let it run."""
+    """Return the approval a call lacked, with the mode and the rules that would have let it run."""
     # No wider mode than edit is ever suggested.
     mode = "edit" if policy.mode in ("plan", "ask") and _runs(facts, policy, now, mode="edit") else ""
     usable = (entries for entries in (_entries(facts), _entries_of_parts(facts)) if _are_printable(entries))
@@ -38,7 +38,7 @@ def _runs(
 
 
 def _entries(facts: Facts) -> tuple[str, ...]:
-    """The narrowest rules for this very call, in Claude's words."""
+    """Return the narrowest rules for this very call, in Claude's words."""
     if facts.shell is not None:
         return (f"Bash({facts.shell.command})",)
     if facts.host:
@@ -50,7 +50,8 @@ def _entries(facts: Facts) -> tuple[str, ...]:
 
 
 def _entries_of_parts(facts: Facts) -> tuple[str, ...]:
-    """A rule for each command of a line that is not known to only read: rules are matched part by part."""
+    """Return a rule for each command of a line that is not known to only read: rules are matched part by
+    part."""
     parts = facts.shell.commands if facts.shell is not None else ()
     return tuple(dict.fromkeys(f"Bash({shlex.join(one.argv)})" for one in parts if one.level != "core"))
 

@@ -59,7 +59,7 @@ def _exactly(rule: Rule, facts: Facts) -> str:
 
 
 def _place(path: str, facts: Facts) -> str:
-    """A path in the project by its name there, any other in full."""
+    """Return a path in the project by its name there, any other in full."""
     if path.startswith(facts.root + "/"):
         return visible(os.path.relpath(path, facts.root))
     return visible(path)

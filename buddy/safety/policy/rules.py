@@ -65,7 +65,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def _token(alternatives: tuple[str, ...]) -> str:
-    """A token as it would be typed; alternatives with a bar between them."""
+    """Return a token as it would be typed; alternatives with a bar between them."""
     return shlex.quote(alternatives[0]) if len(alternatives) == 1 else "|".join(alternatives)
 
 
@@ -173,7 +173,7 @@ def applies(rule: Rule, facts: Facts) -> bool:
 
 
 def covers(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
-    """The allow rules that together cover every part of a call, () when some part is left."""
+    """Return the allow rules that together cover every part of a call, () when some part is left."""
     rules = tuple(rule for rule in rules if holds_in(rule, facts))
     if facts.shell is not None:
         return _covers_shell(rules, facts)
@@ -303,7 +303,7 @@ def _is_rule_for_line(rule: Rule, facts: Facts) -> bool:
 
 
 def _covering(rules: Iterable[Rule], facts: Facts, path: Located) -> Rule | None:
-    """A rule that allows this path. What lies outside or holds secrets must be named by its rule."""
+    """Return a rule that allows this path. What lies outside or holds secrets must be named by its rule."""
     delicate = bool(path.secret) or not path.inside
     whole = {f"{facts.root}/**", f"{facts.main}/**"}
     for rule in rules:
@@ -351,8 +351,8 @@ def _names(facts: Facts, *, exact: bool = False) -> frozenset[str]:
 
 
 def _seen(facts: Facts) -> Iterable[tuple[str, ...]]:
-    """Every argv a command line starts as far as it can be known, under the name and the plain name of its
-    program."""
+    """Yield every argv a command line starts as far as it can be known, under the name and the plain name of
+    its program."""
     for command in facts.shell.commands if facts.shell else ():
         for argv in (command.argv, *command.inner):
             yield argv
@@ -368,14 +368,14 @@ _GLOB = frozenset("*?[]{}~")
 
 
 def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
-    """The rules that would let this call run in every session to come; () when nothing sensible can be
+    """Return the rules that would let this call run in every session to come; () when nothing sensible can be
     saved, or when a rule would hold a secret."""
     return _without_secrets(() if facts.programs else _rules(facts))
 
 
 def rules_for_session(facts: Facts) -> tuple[Rule, ...]:
-    """The rules that would let this call run for the rest of the session. An edit covers the files of the
-    whole workspace. A script must stay as it is, unless the sandbox confines whatever it becomes."""
+    """Return the rules that would let this call run for the rest of the session. An edit covers the files of
+    the whole workspace. A script must stay as it is, unless the sandbox confines whatever it becomes."""
     rules = _edits_of_workspace(facts) or _rules(facts)
     return _without_secrets(tuple(_confined(rule) for rule in rules) if facts.sandboxed else rules)
 
@@ -396,7 +396,7 @@ def _without_secrets(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 def _confined(rule: Rule) -> Rule:
-    """The rule with scripts that may change, for the sandbox alone."""
+    """Return the rule with scripts that may change, for the sandbox alone."""
     return msgspec.structs.replace(rule, files=(), sandbox="only") if rule.files else rule
 
 
@@ -440,14 +440,15 @@ def _path_rules(facts: Facts) -> tuple[Rule, ...]:
 
 
 def _pattern(root: str, path: str) -> str:
-    """The folder of a file in the workspace; a file at its top, or outside, alone. Absolute: the rule is kept
-    for all projects, and what was allowed in one is not allowed in another."""
+    """Return the folder of a file in the workspace; a file at its top, or outside, alone. Absolute: the rule
+    is kept for all projects, and what was allowed in one is not allowed in another."""
     folder = posixpath.dirname(path)
     return f"{folder}/**" if path.startswith(root + "/") and folder != root else path
 
 
 def _edits_of_workspace(facts: Facts) -> tuple[Rule, ...]:
-    """The rule for edits anywhere in the workspace, () when the call is no plain edit of files there."""
+    """Return the rule for edits anywhere in the workspace, () when the call is no plain edit of files
+    there."""
     plain = facts.category == "files" and facts.risk == "medium" and not facts.anything
     if not plain or not facts.writes or facts.host or facts.tool.startswith("mcp__"):
         return ()
@@ -496,8 +497,8 @@ def _exact(facts: Facts, command: Subcommand, scripts: Scripts) -> Rule:
 
 
 def _whole_line(facts: Facts, scripts: Scripts) -> tuple[Rule, ...]:
-    """The rule for a line that redirects, sets variables or gives a command input: word for word, as long as
-    its words mean the same every time."""
+    """Return the rule for a line that redirects, sets variables or gives a command input: word for word, as
+    long as its words mean the same every time."""
     shell, folder = facts.shell, facts.folder
     if shell is None or folder is None:
         return ()

@@ -44,7 +44,7 @@ def unreadable(source: str, problem: str) -> RuleSet:
 
 
 def rules_of_tables(tables: object, origin: Origin, source: str) -> RuleSet:
-    """The rules of parsed tables."""
+    """Return the rules of parsed tables."""
     if not isinstance(tables, list | tuple):
         return unreadable(source, "expected [[rule]] tables")
     rules: list[Rule] = []
@@ -100,7 +100,7 @@ def _rule(table: object, origin: Origin, where: str) -> Rule:
 
 
 def _place(given: dict[str, Any], key: str) -> str:
-    """A folder of a rule as commands name it: `~` is the person's home, links are followed."""
+    """Return a folder of a rule as commands name it: `~` is the person's home, links are followed."""
     text = given.get(key, "")
     if not isinstance(text, str) or not text:
         return "" if not text else _refuse(f"expected a folder as {key}, found {text!r}")
@@ -156,7 +156,7 @@ def _check_opening(rule: Rule) -> None:
 
 
 def _argv(given: object) -> tuple[tuple[tuple[str, ...], ...], bool]:
-    """Tokens with their alternatives; whether any further ones may follow."""
+    """Return tokens with their alternatives; whether any further ones may follow."""
     if not isinstance(given, list | tuple):
         raise _WrongRule("argv must be a list of tokens")
     tokens = list(cast(Sequence[object], given))
@@ -205,7 +205,7 @@ def _fits(rule: Rule, example: str) -> bool:
 
 
 def as_table(rule: Rule) -> dict[str, Any]:
-    """A rule as the table that is saved."""
+    """Return a rule as the table that is saved."""
     table: dict[str, Any] = {"tool": rule.tool}
     if rule.argv or rule.open_end:
         tokens: list[Any] = [token[0] if len(token) == 1 else list(token) for token in rule.argv]
@@ -238,8 +238,8 @@ _DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")
 
 
 def rules_of_claude(permissions: object, origin: Origin, source: str) -> RuleSet:
-    """The rules of a `permissions` object. An entry that cannot be expressed is named in an error; where it
-    would tighten, a wider rule takes its place or the set is broken."""
+    """Return the rules of a `permissions` object. An entry that cannot be expressed is named in an error;
+    where it would tighten, a wider rule takes its place or the set is broken."""
     if not isinstance(permissions, dict):
         return RuleSet((), (f"{source}: permissions must be an object",), broken=True)
     rules: list[Rule] = []

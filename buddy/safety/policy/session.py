@@ -111,8 +111,8 @@ def _subject(facts: Facts) -> str:
 
 
 def digest(call: Call, shown: Display, *also_shown: str) -> str:
-    """A fingerprint of a call and everything the person saw of it (preview, reason, rule). Any change of it
-    makes an answer void."""
+    """Return a fingerprint of a call and everything the person saw of it (preview, reason, rule). Any change
+    of it makes an answer void."""
     seen = msgspec.json.encode([call.id, call.name, call.arguments, shown, also_shown])
     return hashlib.sha256(seen).hexdigest()
 

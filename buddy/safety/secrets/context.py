@@ -124,7 +124,8 @@ def _in_addresses(text: str) -> Iterator[Span]:
 
 
 def _after_word(text: str, word: str, start: int, end: int) -> Span | None:
-    """The value that a telling word names: with a kind when it is a secret, without when it is none."""
+    """Return the value that a telling word names: with a kind when it is a secret, without when it is
+    none."""
     if word == "cookie":
         cookies = _COOKIES().match(text, end)
         return (cookies.start(1), cookies.end(1), "cookies") if cookies else None

@@ -224,7 +224,7 @@ def find_shapes(text: str) -> Iterator[Span]:
 
 
 def _possible_shapes(text: str) -> Iterator[Shape]:
-    """The shapes whose prefix may stand at the start of a word."""
+    """Yield the shapes whose prefix may stand at the start of a word."""
     # One look at the words instead of one for each of the prefixes: a fifth of the time.
     words = _words(text)
     if "\\" in text:
@@ -259,8 +259,8 @@ def _occurrences(text: str, shape: Shape) -> Iterator[Span]:
 
 @cache
 def _whole(shape: Shape) -> re.Pattern[str]:
-    """A shape where it may stand. What comes before is looked at behind the prefix: a pattern that begins
-    with plain signs is found three times as fast."""
+    """Return a shape where it may stand. What comes before is looked at behind the prefix: a pattern that
+    begins with plain signs is found three times as fast."""
     prefix = re.escape(shape.prefix)
     before = rf"(?:(?<![A-Za-z0-9]{prefix})|(?<=\\[nrt]{prefix}))" if shape.prefix[0].isalnum() else ""
     return re.compile(f"{prefix}{before}(?:{shape.rest}){_AFTER}", re.ASCII)

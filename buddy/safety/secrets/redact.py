@@ -71,7 +71,7 @@ def secret_spans(text: str, keys: Sequence[str] = ()) -> list[Span]:
 
 
 def redact(text: str, keys: Sequence[str] = ()) -> str:
-    """The text with every secret replaced by ⟨redacted: kind⟩. `keys` are the person's own, taken out
+    """Return the text with every secret replaced by ⟨redacted: kind⟩. `keys` are the person's own, taken out
     literally."""
     spans = secret_spans(text, keys)
     if not spans:
@@ -85,8 +85,8 @@ def redact(text: str, keys: Sequence[str] = ()) -> str:
 
 
 def painted_over(text: str, spans: Sequence[Span]) -> str:
-    """The text with a star for every byte of these secrets, line ends kept: everything else stays where it
-    is."""
+    """Return the text with a star for every byte of these secrets, line ends kept: everything else stays
+    where it is."""
     pieces: list[str] = []
     at = 0
     for start, end, _kind in spans:
@@ -100,7 +100,7 @@ def painted_over(text: str, spans: Sequence[Span]) -> str:
 
 
 def redact_message(message: Message, keys: Sequence[str] = ()) -> Message:
-    """The message as it may be written to disk; the same object when there was nothing to take out."""
+    """Return the message as it may be written to disk; the same object when there was nothing to take out."""
     match message:
         case ToolMessage():
             text = redact(message.text, keys)
@@ -152,7 +152,7 @@ def _own_keys(text: str, keys: Sequence[str]) -> Iterator[Span]:
 
 @lru_cache(maxsize=32)
 def _broken_key(key: str) -> re.Pattern[str]:
-    """The key with signs between its characters that a terminal does not show."""
+    """Return the key with signs between its characters that a terminal does not show."""
     return re.compile(f"{_UNSEEN_SIGN}*".join(map(re.escape, key)))
 
 

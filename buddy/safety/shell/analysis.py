@@ -86,7 +86,7 @@ class Analyser:
         return _LineJudge(self._programs, command, place).judge(line)
 
     def _parse(self, command: str) -> CommandLine:
-        """The line as both parsers read it. Raises `UnclearError`."""
+        """Return the line as both parsers read it. Raises `UnclearError`."""
         _check_text(command)
         line = read_line(command)
         if self._grammar.commands(command) != line.commands:
@@ -96,7 +96,7 @@ class Analyser:
         return line
 
     def _compound(self, command: str, place: CommandPlace, unclear: UnclearError) -> Analysis:
-        """The verdict on what is no plain line: that of its tree, when all of it only reads."""
+        """Return the verdict on what is no plain line: that of its tree, when all of it only reads."""
         asked = _unclear(command, place, unclear)
         if not unclear.construct or not _COMPOUND.search(command):
             return asked
@@ -132,7 +132,7 @@ class Analyser:
 
 
 def only_in_a_sandbox(construct: str) -> str:
-    """The reason of level wide."""
+    """Return the reason of level wide."""
     return f"{construct} runs unasked only in a sandbox"
 
 
@@ -164,8 +164,8 @@ def _check_text(command: str) -> None:
 
 
 def _unclear(command: str, place: CommandPlace, unclear: UnclearError) -> Analysis:
-    """The verdict on what was not followed. Whatever might be a command in it is still looked at by deny
-    rules and the hard floor."""
+    """Return the verdict on what was not followed. Whatever might be a command in it is still looked at by
+    deny rules and the hard floor."""
     boundary = place.boundary
     commands: list[Subcommand] = []
     seen: list[tuple[str, ...]] = []
@@ -335,8 +335,8 @@ class _LineJudge:
     def _judged_here(
         self, simple: Simple, words: tuple[Word, ...], feed: Feed | None, *, may_move: bool
     ) -> tuple[JudgedCommand, bool, str]:
-        """The command as the place reads it, whether all of its words are known, and why it does not only
-        read."""
+        """Return the command as the place reads it, whether all of its words are known, and why it does not
+        only read."""
         judged, literal, reason = self._expanded(words, feed)
         try:
             self._surroundings(simple, words, judged)
@@ -347,14 +347,14 @@ class _LineJudge:
         return judged, literal, reason or self._by_program(judged, may_move=may_move)
 
     def _sources(self, simple: Simple) -> tuple[str, ...] | None:
-        """The words that may name files a command gets as its input, None without input."""
+        """Return the words that may name files a command gets as its input, None without input."""
         given = [redirect for redirect in simple.redirects if redirect.sign.startswith("<")]
         if not given:
             return self._upstream
         return (*(self._upstream or ()), *(_shown(one.word) for one in given if one.sign in ("<", "<>")))
 
     def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[JudgedCommand, bool, str]:
-        """The command with its words expanded, whether all of them are known, and why not."""
+        """Return the command with its words expanded, whether all of them are known, and why not."""
         try:
             expanded = expand(words, self._place)
         except UnclearError as unclear:
@@ -453,7 +453,7 @@ class _SequenceJudge(_LineJudge):
     """Judges compound commands too: loops over known words once for every word."""
 
     def judge_sequence(self, sequence: Sequence) -> Analysis:
-        """The verdict on all of it. Raises `RefusedError` and `UnclearError`."""
+        """Return the verdict on all of it. Raises `RefusedError` and `UnclearError`."""
         self._sequence(sequence, may_move=True)
         return self._verdict()
 
@@ -499,7 +499,7 @@ class _SequenceJudge(_LineJudge):
 
 
 def _name_read(condition: Sequence) -> str:
-    """The variable of `while read -r name`. Raises `RefusedError` for any other condition."""
+    """Return the variable of `while read -r name`. Raises `RefusedError` for any other condition."""
     only = condition.items[0]
     if len(condition.items) == 1 and isinstance(only, Simple) and not only.redirects:
         assignments = [(name, word.text) for name, word in only.assignments]
@@ -511,7 +511,7 @@ def _name_read(condition: Sequence) -> str:
 
 
 def _shown(word: Word) -> str:
-    """A word that was not expanded: known text stays, the rest is unknown."""
+    """Return a word that was not expanded: known text stays, the rest is unknown."""
     if any(piece.kind.endswith("variable") for piece in word.pieces):
         return "".join(UNRESOLVED if piece.kind.endswith("variable") else piece.text for piece in word.pieces)
     return word.text

@@ -47,7 +47,7 @@ class Sequence(msgspec.Struct, frozen=True):
     connectors: tuple[str, ...]
 
     def commands(self) -> Iterator[Simple]:
-        """All simple commands in the order they are written."""
+        """Yield all simple commands in the order they are written."""
         for item in self.items:
             if isinstance(item, Simple):
                 yield item
@@ -67,7 +67,7 @@ def is_loop_variable(name: str) -> bool:
 
 
 def read_sequence(text: str) -> Sequence:
-    """A command line with compound commands. Raises `UnclearError`."""
+    """Return a command line with compound commands. Raises `UnclearError`."""
     return _TreeLexer(text).sequence()
 
 
@@ -140,7 +140,7 @@ class _TreeLexer(Lexer):
         name: str = "",
         words: tuple[Word, ...] = (),
     ) -> Compound:
-        """The compound, its last word taken. A redirection of all of it is not followed."""
+        """Return the compound, its last word taken. A redirection of all of it is not followed."""
         self._at += len(end)
         self._skip(newlines=False)
         if self._peek() in ("<", ">") or self._peek().isdecimal():

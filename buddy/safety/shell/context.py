@@ -51,13 +51,13 @@ class CommandPlace(msgspec.Struct, frozen=True):
     variables: tuple[tuple[str, str | None], ...] = ()
 
     def with_variable(self, name: str, value: str | None) -> CommandPlace:
-        """The same place inside a loop: a variable and its value, None when only the running shell knows
-        it."""
+        """Return the same place inside a loop: a variable and its value, None when only the running shell
+        knows it."""
         return msgspec.structs.replace(self, variables=((name, value), *self.variables))
 
     def after_cd(self, folder: str, *, may_miss: bool = False) -> CommandPlace:
-        """The same place one `cd` of the shell later. To bash `link/..` is the folder the link stands in, to
-        programs the one above where it leads. Raises `RefusedError` where the two readings differ, and
+        """Return the same place one `cd` of the shell later. To bash `link/..` is the folder the link stands
+        in, to programs the one above where it leads. Raises `RefusedError` where the two readings differ, and
         where `inside` does."""
         moved = self.inside(folder, may_miss=may_miss)
         parts = [part for part in folder.split("/") if part and part != "."]
@@ -71,8 +71,8 @@ class CommandPlace(msgspec.Struct, frozen=True):
         return moved
 
     def inside(self, folder: str, *, may_miss: bool = False) -> CommandPlace:
-        """The same place in another folder. Raises `RefusedError` for a folder that is not in the workspace,
-        or that is not there unless it `may_miss`."""
+        """Return the same place in another folder. Raises `RefusedError` for a folder that is not in the
+        workspace, or that is not there unless it `may_miss`."""
         located = _located(self.boundary, folder)
         if not located.inside:
             raise RefusedError(f"it changes to {located.shown}, outside the workspace")
@@ -173,7 +173,8 @@ class JudgedCommand:
         return located
 
     def again(self, argv: tuple[str, ...], place: CommandPlace | None = None) -> JudgedCommand:
-        """The command inside a wrapper, or in another place. What it reads counts as read by the whole."""
+        """Return the command inside a wrapper, or in another place. What it reads counts as read by the
+        whole."""
         inner = JudgedCommand(place or self.place, argv, feed=self.feed, stands_for=self.stands_for)
         inner.reads = self.reads
         inner.wide = self.wide
@@ -187,7 +188,7 @@ def is_public(path: str) -> bool:
 
 
 def found_above(judged: JudgedCommand, name: str) -> Iterator[str]:
-    """All files of a name in the folders from the working directory upwards."""
+    """Yield all files of a name in the folders from the working directory upwards."""
     folder = judged.place.boundary.cwd
     while True:
         path = os.path.join(folder, name)
@@ -243,12 +244,12 @@ def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:
 
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
-    """A shell glob of one path component as a regular expression."""
+    """Return a shell glob of one path component as a regular expression."""
     return compiled_glob(glob_pieces(pattern), re.IGNORECASE)
 
 
 def glob_pieces(pattern: str) -> list[str]:
-    """The pieces of a shell glob of one path component."""
+    """Return the pieces of a shell glob of one path component."""
     pieces: list[str] = []
     for piece in re.findall(r"\*+|\?|\[!?[^\]]+\]|.", pattern, re.DOTALL):
         if piece.startswith("*"):
@@ -267,7 +268,7 @@ def glob_pieces(pattern: str) -> list[str]:
 
 
 def compiled_glob(pieces: list[str], flags: int = 0) -> re.Pattern[str]:
-    """The regular expression of a glob in pieces. Raises `RefusedError`."""
+    """Return the regular expression of a glob in pieces. Raises `RefusedError`."""
     try:
         return re.compile(wildcard(pieces), re.DOTALL | flags)
     except re.error as error:  # a range whose ends are the wrong way round

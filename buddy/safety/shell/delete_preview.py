@@ -78,14 +78,14 @@ def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED
 
 
 def _seen_from(cwd: str, folder: str) -> str:
-    """A folder as a person at `cwd` would write it: "" there, relative below it."""
+    """Return a folder as a person at `cwd` would write it: "" there, relative below it."""
     if folder == cwd:
         return ""
     return os.path.relpath(folder, cwd) if is_beneath(folder, cwd) else folder
 
 
 def _known_operands(command: Subcommand) -> Iterator[str]:
-    """The paths a command would delete that can be told: without the folder only absolute ones can."""
+    """Yield the paths a command would delete that can be told: without the folder only absolute ones can."""
     name = posixpath.basename(command.argv[0]) if command.argv else ""
     stays = name in _STAYING and not any(map(_MOVES().match, command.argv))
     for argv in (command.argv, *command.inner):
@@ -97,7 +97,7 @@ def _known_operands(command: Subcommand) -> Iterator[str]:
 
 
 def _operands(argv: tuple[str, ...]) -> Iterator[str]:
-    """The paths a deleting command names."""
+    """Yield the paths a deleting command names."""
     name = posixpath.basename(argv[0]) if argv else ""
     if name in ("rm", "rmdir", "unlink", "shred"):
         dashes = argv.index("--") if "--" in argv else len(argv)

@@ -48,7 +48,7 @@ def git_loss(rest: tuple[str, ...]) -> str:
 
 
 def _subcommand(rest: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The subcommand and the words behind it."""
+    """Return the subcommand and the words behind it."""
     words = list(rest)
     while words and words[0].startswith("-"):
         if words.pop(0) in _VALUED and words:
@@ -57,7 +57,7 @@ def _subcommand(rest: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def _config(words: list[str]) -> str:
-    """A setting of git that starts programs, when it is written."""
+    """Return a setting of git that starts programs, when it is written."""
     operands = [word for word in words if not word.startswith("-")]
     if operands[:1] == ["set"]:
         operands.pop(0)
@@ -167,7 +167,8 @@ def _listed_too_much(lister: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def _found_too_much(rest: tuple[str, ...], boundary: Boundary) -> str:
-    """The place that holds everything which a find goes through; of the workspace, only all of it counts."""
+    """Return the place that holds everything which a find goes through; of the workspace, only all of it
+    counts."""
     starts = _before_expression(rest) or ["."]
     narrowed = any(word in ("-name", "-iname", "-path", "-ipath", "-regex", "-empty") for word in rest)
     for start in starts:

@@ -51,7 +51,7 @@ class ExpandedWords(msgspec.Struct, frozen=True):
 
 
 def expand(line: tuple[Word, ...], place: CommandPlace) -> ExpandedWords:
-    """All words of a command. Raises `UnclearError`."""
+    """Return all words of a command. Raises `UnclearError`."""
     argv: list[str] = []
     opaque: set[int] = set()
     splits: set[int] = set()
@@ -78,7 +78,7 @@ def expand(line: tuple[Word, ...], place: CommandPlace) -> ExpandedWords:
 
 
 def expand_one(word: Word, place: CommandPlace) -> str:
-    """A word that must stay one, and be known: the target of a redirection. Raises `UnclearError`."""
+    """Return a word that must stay one, and be known: the target of a redirection. Raises `UnclearError`."""
     expanded = expand((word,), place)
     if len(expanded.argv) != 1 or expanded.opaque:
         raise UnclearError(f"{word.text} is not one known word", construct=True)
@@ -141,8 +141,8 @@ def _sequence(text: str) -> list[str]:
 
 
 def _resolved(word: Word, place: CommandPlace) -> tuple[list[Piece], bool, bool]:
-    """A word with its tilde and variables replaced; whether some value stays unknown, and whether the shell
-    may split it."""
+    """Return a word with its tilde and variables replaced; whether some value stays unknown, and whether the
+    shell may split it."""
     pieces: list[Piece] = []
     is_opaque = is_split = False
     for position, piece in enumerate(word.pieces):
@@ -277,7 +277,7 @@ class _Glob:
         return path
 
     def _names(self, prefix: str, *, dotted: bool) -> Iterator[str]:
-        """The names of a folder a pattern may match. Older shells let `.*` match the parent folder."""
+        """Yield the names of a folder a pattern may match. Older shells let `.*` match the parent folder."""
         if dotted:
             yield ".."
         try:

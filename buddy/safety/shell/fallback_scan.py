@@ -34,7 +34,8 @@ _MAX_CHARS = 4000
 
 
 def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
-    """The argv of everything that looks like a command, quotes removed, unknown values shown as such."""
+    """Return the argv of everything that looks like a command, quotes removed, unknown values shown as
+    such."""
     text = text[:_MAX_CHARS]
     found = _scavenged(text) if re.search(r"['\\\\$`<>]", text) else _scavenged_plain(text)
     return tuple(command for command in found if command)[:_MAX_COMMANDS]
@@ -133,7 +134,8 @@ def _command(argv: list[str]) -> tuple[str, ...]:
 
 
 def inner_commands(argv: tuple[str, ...], depth: int = 0) -> tuple[tuple[str, ...], ...]:
-    """Every argv a wrapper could start: each rest of its words, and each command in a text it is given."""
+    """Return every argv a wrapper could start: each rest of its words, and each command in a text it is
+    given."""
     if not argv or depth > _MAX_DEPTH:
         return ()
     name = argv[0].rpartition("/")[2]

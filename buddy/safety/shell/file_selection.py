@@ -55,7 +55,7 @@ Filter = Callable[[Candidate], bool]
 
 
 def glob_filter(pattern: str, *, on_path: bool = False) -> Filter | None:
-    """A pattern on names, or on whole paths, where `*` matches a slash too; None for one that is not
+    """Return a pattern on names, or on whole paths, where `*` matches a slash too; None for one that is not
     plain."""
     if not _PLAIN_GLOB.fullmatch(pattern):
         return None
@@ -94,7 +94,7 @@ def line_filter(expression: re.Pattern[str] | None) -> Filter | None:
 
 
 def content_filter(expression: re.Pattern[str] | None) -> Filter | None:
-    """The files in which a search may find something."""
+    """Return the files in which a search may find something."""
     if expression is None:
         return None
     return lambda file: (
@@ -136,7 +136,7 @@ def searched(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
 
 
 def _python(pattern: str, dialect: str) -> str | None:
-    """A pattern as Python writes it, letting through the same or more."""
+    """Return a pattern as Python writes it, letting through the same or more."""
     if dialect == "fixed":
         return re.escape(pattern)
     text = _BRACKETS.sub(".", pattern)

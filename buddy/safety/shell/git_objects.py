@@ -46,8 +46,8 @@ class Objects:
         self._has_other_refs = os.path.isdir(f"{shared}/reftable")
 
     def kinds(self, revision: str) -> frozenset[str]:
-        """The kinds of the objects that one revision (no range) may name: commit, tree, blob or tag, and
-        "unknown" for one that could not be read. A name nothing has is of no kind."""
+        """Return the kinds of the objects that one revision (no range) may name: commit, tree, blob or tag,
+        and "unknown" for one that could not be read. A name nothing has is of no kind."""
         base, suffix = _without_suffixes(revision)
         if re.search(r"\^\{(?:blob|object)\}", suffix):
             return frozenset({"blob"})
@@ -65,7 +65,7 @@ class Objects:
         return frozenset(found - {"blob"} if "^{tree}" in suffix else found)
 
     def _targets(self, name: str, depth: int) -> Iterator[str]:
-        """The hashes that a name stands for, under every name git would try."""
+        """Yield the hashes that a name stands for, under every name git would try."""
         if not name or name.startswith(("/", "-")) or ".." in name or depth > _MAX_DEPTH:
             return
         name = "HEAD" if name == "@" else name
@@ -126,7 +126,7 @@ class Objects:
                 yield from self._entry(data, offset, depth) if data is not None else ("unknown",)
 
     def _entry(self, data: mmap.mmap, offset: int, depth: int) -> Iterator[str]:
-        """The kind of an entry of a pack; that of a delta is its base's."""
+        """Yield the kind of an entry of a pack; that of a delta is its base's."""
         for _ in range(_MAX_DELTAS):
             if not 0 < offset < len(data):
                 break
@@ -154,7 +154,7 @@ class Objects:
         yield "unknown"
 
     def _peeled(self, kind: str, content: bytes, depth: int) -> Iterator[str]:
-        """The kind, and for a tag that of what it names: that is shown, too."""
+        """Yield the kind, and for a tag that of what it names: that is shown, too."""
         yield kind if kind in _KINDS.values() else "unknown"
         if kind == "tag":
             target = _TAG_TARGET().match(content)
@@ -167,7 +167,7 @@ class Objects:
 
 
 def revisions(word: str) -> Iterator[str]:
-    """The single revisions in a word that may be a range or an exclusion."""
+    """Yield the single revisions in a word that may be a range or an exclusion."""
     for part in re.split(r"\.\.\.?", word.removeprefix("^")):
         if part:
             yield part
@@ -180,7 +180,7 @@ def _without_suffixes(revision: str) -> tuple[str, str]:
 
 
 def _stores(objects: str, depth: int = 0) -> Iterator[str]:
-    """The folder of a repository's objects, and those it borrows from."""
+    """Yield the folder of a repository's objects, and those it borrows from."""
     yield objects
     if depth >= _MAX_DEPTH:
         return

@@ -60,7 +60,7 @@ class Lexer:
         self._brackets = 0
 
     def line(self) -> CommandLine:
-        """All commands of the text."""
+        """Return all commands of the text."""
         commands: list[Simple] = []
         connectors: list[str] = []
         connector = ""
@@ -146,7 +146,7 @@ class Lexer:
         return "\n"
 
     def _simple(self) -> Simple:
-        """One simple command with its assignments and redirections."""
+        """Return one simple command with its assignments and redirections."""
         assignments: list[tuple[str, Word]] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
@@ -346,5 +346,5 @@ class Lexer:
 
 
 def read_line(text: str) -> CommandLine:
-    """The commands of a line. Raises `UnclearError`."""
+    """Return the commands of a line. Raises `UnclearError`."""
     return Lexer(text).line()

@@ -11,8 +11,8 @@ _ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWI
 
 
 def lookalike(command: str) -> str:
-    """The first letter of a foreign alphabet beside Latin ones in a word, or in the name of a program, for
-    people; "" when there is none."""
+    """Return the first letter of a foreign alphabet beside Latin ones in a word, or in the name of a program,
+    for people; "" when there is none."""
     if command.isascii():
         return ""
     for word in _WORD.findall(command):

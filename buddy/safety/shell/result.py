@@ -19,12 +19,12 @@ do more than read."""
 
 
 def weakest(levels: list[Level]) -> Level:
-    """The level of a whole whose parts have these levels."""
+    """Return the level of a whole whose parts have these levels."""
     return "ask" if "ask" in levels else "wide" if "wide" in levels else "core"
 
 
 def shown(text: str) -> str:
-    """A word of an argv for people: an ellipsis where its value is not known."""
+    """Return a word of an argv for people: an ellipsis where its value is not known."""
     return text.replace(UNRESOLVED, "…")
 
 
@@ -146,8 +146,8 @@ class UnclearError(Exception):
 
 
 def word_of(pieces: list[Piece]) -> Word:
-    """A word in its one canonical form: neighbours of one kind joined. Empty quotes stay where they matter:
-    `~""` is no home folder and `""a=b` no assignment; beside a quoted variable they say nothing."""
+    """Return a word in its one canonical form: neighbours of one kind joined. Empty quotes stay where they
+    matter: `~""` is no home folder and `""a=b` no assignment; beside a quoted variable they say nothing."""
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

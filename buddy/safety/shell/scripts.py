@@ -55,8 +55,8 @@ ABSENT = hashlib.sha256(b"").hexdigest()
 
 
 def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...]:
-    """The scripts of the workspace each command of a line names, and the files it gets as its input, in the
-    order of its commands. Reads them."""
+    """Return the scripts of the workspace each command of a line names, and the files it gets as its input,
+    in the order of its commands. Reads them."""
     return tuple(() if command.read_only else _files(command, boundary) for command in analysis.commands)
 
 
@@ -86,7 +86,7 @@ def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _files(command: Subcommand, boundary: Boundary) -> Scripts:
-    """The files an answer to a command depends on, each once."""
+    """Return the files an answer to a command depends on, each once."""
     found = dict(_script(command.argv, command.folder, boundary))
     for argv in command.inner:
         found.update(_script(argv, command.folder, boundary, behind_wrapper=True))
@@ -104,8 +104,8 @@ def _files(command: Subcommand, boundary: Boundary) -> Scripts:
 def _script(
     argv: tuple[str, ...], folder: str, boundary: Boundary, *, behind_wrapper: bool = False
 ) -> Scripts:
-    """The script one argv starts. Behind a wrapper every rest of its words is taken for an argv, so that only
-    what may be run counts there."""
+    """Return the script one argv starts. Behind a wrapper every rest of its words is taken for an argv, so
+    that only what may be run counts there."""
     missing = ""
     for named in _candidates(argv, direct=not behind_wrapper):
         real = _in_workspace(named, folder, boundary)
@@ -123,7 +123,7 @@ def _script(
 
 
 def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
-    """The real path of a word in the workspace, "" for any other."""
+    """Return the real path of a word in the workspace, "" for any other."""
     if not folder or UNRESOLVED in named:  # only the running shell knows the file
         return ""
     real = os.path.realpath(os.path.join(folder, named))

@@ -46,8 +46,8 @@ class Grammar:
         self._parser = Parser(Language(tree_sitter_bash.language()))
 
     def commands(self, text: str, *, compounds: bool = False) -> tuple[Simple, ...]:
-        """The simple commands of a text, in the order they stand there; with `compounds` also those inside
-        compound commands, where the head of a for counts as one. Raises `UnclearError`."""
+        """Return the simple commands of a text, in the order they stand there; with `compounds` also those
+        inside compound commands, where the head of a for counts as one. Raises `UnclearError`."""
         source = text.encode()
         with self._lock:
             tree = self._parser.parse(source)
@@ -234,7 +234,7 @@ class _Words:
         return self._source[node.start_byte : node.end_byte].decode()
 
     def word(self, node: Node) -> Word:
-        """A word, its quoting told apart."""
+        """Return a word, its quoting told apart."""
         pieces: list[Piece] = []
         self._pieces(node, pieces)
         return word_of(pieces)

@@ -68,7 +68,7 @@ def _operands(name: str, rest: tuple[str, ...]) -> Iterator[str]:
 
 
 def _split(name: str, rest: tuple[str, ...]) -> tuple[list[str], str]:
-    """The operands, and the folder of `-t`."""
+    """Return the operands, and the folder of `-t`."""
     operands: list[str] = []
     folder = ""
     waiting = list(reversed(rest))
@@ -111,7 +111,7 @@ _COPIERS = words("rsync cp")
 
 
 def written_by(name: str, rest: tuple[str, ...]) -> Iterator[str]:
-    """The files a command would write by its own options and programs."""
+    """Yield the files a command would write by its own options and programs."""
     if name in _SED_NAMES:
         for word in rest:
             yield from _SED_WRITE.findall(word)

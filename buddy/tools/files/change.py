@@ -15,7 +15,7 @@ import msgspec
 
 from buddy.agent.cancel import on_failure
 from buddy.agent.display import Diff, FileDiff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.files.rejections import missing

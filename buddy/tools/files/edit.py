@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, existing, preview
@@ -115,7 +115,8 @@ class _EditPlanner:
         content = decode(before.data)
         if content is None:
             raise ToolError(
-                f"{target.shown} is binary ({counted(len(before.data), 'byte')}); it cannot be edited as text"
+                f"{target.shown} is binary ({format_count(len(before.data), 'byte')}); "
+                "it cannot be edited as text"
             )
         return self._plan(target, before, content, ctx.service(FileViews).get(target.real))
 

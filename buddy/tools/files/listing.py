@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList
-from buddy.agent.formatting import counted, sized
+from buddy.agent.formatting import format_count, format_size
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
@@ -51,7 +51,7 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
         entries, ignored, more = _entries(ctx, target)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name.lower(), entry.name))
     lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]
-    notes = [counted(len(entries), "entry", "entries") if entries else "empty"]
+    notes = [format_count(len(entries), "entry", "entries") if entries else "empty"]
     if len(entries) > MAX_ENTRIES:
         notes.append(f"the first {MAX_ENTRIES} are shown")
     if ignored:
@@ -102,7 +102,7 @@ def _line(entry: FolderEntry) -> str:
         case "folder":
             return f"{visible(entry.name)}/"
         case "file":
-            return f"{visible(entry.name)}  {sized(entry.size)}"
+            return f"{visible(entry.name)}  {format_size(entry.size)}"
         case _:
             return f"{visible(entry.name)}  ({entry.kind})"
 
@@ -199,7 +199,7 @@ def _answer(
     if not place.walked.whole:
         notes.append("not every folder was looked at: too many files or too little time; use a smaller path")
     if place.walked.unreadable:
-        notes.append(f"{counted(len(place.walked.unreadable), 'folder')} could not be read")
+        notes.append(f"{format_count(len(place.walked.unreadable), 'folder')} could not be read")
     total = len(found)
     if not total:
         summary = f"no file matches {visible(pattern)} in {place.located.shown}"
@@ -209,7 +209,7 @@ def _answer(
             f"the newest {len(paths):,} of {total:,} files; a narrower pattern or limit={total} for more"
         )
     else:
-        summary = counted(total, "file")
+        summary = format_count(total, "file")
     text = "\n".join([*paths, f"[{summary}]" if paths else summary, *(f"[{note}]" for note in notes)])
     return ToolResult(text, FileList(summary, paths, total))
 
@@ -241,7 +241,7 @@ def _note_ignored(
     if not found:
         return [] if whole else ["ignored folders were not looked at: too little time"]
     shown = ", ".join(visible(place.prefix + name) for name in found[:NEAR])
-    count = counted(len(found), "ignored file matches", "ignored files match")
+    count = format_count(len(found), "ignored file matches", "ignored files match")
     return [f"{count} (name the folder as path): {shown}"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from buddy.agent.cancel import on_failure
 from buddy.agent.display import Diff, Display, FileDiff, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.files.change import (
@@ -63,7 +63,7 @@ def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> ChangePlan:
     _free(target)
     made = FileChange(target, None, before.data, whole=False, mode=before.mode & 0o777)
     return ChangePlan(
-        (made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}"
+        (made,), f"{source.shown}: copied to {target.shown}, {format_count(len(before.data), 'byte')}"
     )
 
 
@@ -194,13 +194,13 @@ def _delete_preview(ctx: ToolContext, arguments: Any) -> Display:
 
 def _describe(target: Located, origin: str, status: os.stat_result) -> str:
     if not stat.S_ISDIR(status.st_mode):
-        return f"{target.shown} ({counted(status.st_size, 'byte')})"
+        return f"{target.shown} ({format_count(status.st_size, 'byte')})"
     count = 0
     for _, _, files in os.walk(origin):
         count += len(files)
         if count > MAX_COUNTED:
             return f"folder {target.shown} (more than {MAX_COUNTED:,} files)"
-    return f"folder {target.shown} ({counted(count, 'file')})"
+    return f"folder {target.shown} ({format_count(count, 'file')})"
 
 
 def _changes_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str:

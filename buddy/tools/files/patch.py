@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.safety.sanitise import one_line
@@ -148,7 +148,7 @@ def _add(
     refuse_unfinished(content, before, target)
     data, _ = new_bytes(content, before)
     done = "created" if before is None else "replaced"
-    text = f"{target.shown}: {done}, {counted(line_count(content), 'line')}"
+    text = f"{target.shown}: {done}, {format_count(line_count(content), 'line')}"
     return [FileChange(target, before, data, whole=True)], text
 
 
@@ -214,7 +214,7 @@ def _subject(arguments: Any) -> str:
         return ""
     named = ", ".join(map(_section_subject, sections[:NAMED_FILES]))
     more = len(sections) - NAMED_FILES
-    return one_line(named, SUBJECT_CHARS) + (f" and {counted(more, 'more file')}" if more > 0 else "")
+    return one_line(named, SUBJECT_CHARS) + (f" and {format_count(more, 'more file')}" if more > 0 else "")
 
 
 def _section_subject(section: Section) -> str:

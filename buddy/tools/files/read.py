@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from buddy.agent.display import Picture as PictureShown
 from buddy.agent.display import Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.tools.files.change import locate_checked

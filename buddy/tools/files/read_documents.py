@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolError
 from buddy.tools.files.read_pictures import optional
 from buddy.tools.files.sheet_extent import Extent
@@ -74,7 +74,7 @@ def pdf_pages(data: bytes, shown: str, offset: int = 1, clock: Callable[[], floa
     start = max(0, total + offset) if offset < 0 else offset - 1
     if start >= total:
         raise ToolError(
-            f"{shown} has {counted(total, 'page')}; offset {offset} is past its end (it counts pages)"
+            f"{shown} has {format_count(total, 'page')}; offset {offset} is past its end (it counts pages)"
         )
     return _read(reader, start, total, broken, clock)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.messages import Image
 from buddy.agent.tool import ToolError
 
@@ -110,7 +110,9 @@ def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes
 
 
 def _unreadable(shown: str, data: bytes, why: str) -> ToolError:
-    return ToolError(f"{shown} looks like a picture ({counted(len(data), 'byte')}) but cannot be read: {why}")
+    return ToolError(
+        f"{shown} looks like a picture ({format_count(len(data), 'byte')}) but cannot be read: {why}"
+    )
 
 
 def _smaller(opened: Any) -> tuple[bytes, str]:

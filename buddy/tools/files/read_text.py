@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 
 MAX_LINES = 2000
 MAX_BYTES = 50_000
@@ -175,15 +175,15 @@ def position(page: FilePage, shown: str, offset: int) -> str:
     if not page.lines:
         if page.total == 0:
             return f"{shown} is empty"
-        lines = "many lines" if page.total is None else counted(page.total, "line")
+        lines = "many lines" if page.total is None else format_count(page.total, "line")
         return f"{shown} has {lines}; offset {offset} is past its end"
     where = (
         f"lines {page.first}–{page.last} of {total}"
         if page.first
-        else f"last {counted(len(page.lines), 'line')}"
+        else f"last {format_count(len(page.lines), 'line')}"
     )
     more = ""
     if page.first and (page.total is None or page.last < page.total):
         more = f"; offset={page.last + 1} for more"
-    cut = f"; {counted(page.cut, 'line')} cut at {MAX_LINE_CHARS:,} characters" if page.cut else ""
+    cut = f"; {format_count(page.cut, 'line')} cut at {MAX_LINE_CHARS:,} characters" if page.cut else ""
     return f"[{shown}: {where}{more}{cut}]"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, preview
@@ -149,7 +149,9 @@ class _WritePlanner:
         now = decode(data)
         lines = 0 if now is None else line_count(now.text)
         if before is None:
-            text = f"{target.shown}: created, {counted(lines, 'line')}, {counted(len(data), 'byte')}"
+            text = (
+                f"{target.shown}: created, {format_count(lines, 'line')}, {format_count(len(data), 'byte')}"
+            )
         else:
             text = summary(target.shown, compare(old.text, "" if now is None else now.text))
             view = ctx.service(FileViews).get(target.real)

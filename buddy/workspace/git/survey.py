@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import Survey, ToolError
 from buddy.safety.paths import Boundary, locate
 from buddy.workspace.git.config import (
@@ -68,7 +68,7 @@ def _survey(boundary: Boundary, find: Callable[[_Look], list[str]]) -> Survey:
     except (OSError, subprocess.TimeoutExpired, _Failed, ToolError):
         return Survey(programs=programs, unknown=UNKNOWN)
     if len(names) > MOST_FILES:
-        return Survey(programs=programs, unknown=f"it would change {counted(len(names), 'file')}")
+        return Survey(programs=programs, unknown=f"it would change {format_count(len(names), 'file')}")
     return Survey(writes=tuple(f"{repository.top}/{name}" for name in names), programs=programs)
 
 

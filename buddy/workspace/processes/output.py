@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.safety.paths import make_private_folders
 from buddy.safety.secrets.key_shapes import Span
 from buddy.safety.secrets.redact import Finder, painted_over, secret_spans
@@ -243,7 +243,7 @@ def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: st
     left_out = total - len(head) - len(tail)
     first = whole_characters(head).decode("utf-8", "replace")
     last = from_character(tail).decode("utf-8", "replace")
-    return f"{first}\n[… {counted(left_out, 'byte')} left out; {where} …]\n{last}"
+    return f"{first}\n[… {format_count(left_out, 'byte')} left out; {where} …]\n{last}"
 
 
 def whole_characters(data: bytes) -> bytes:
@@ -268,7 +268,7 @@ def from_character(data: bytes) -> bytes:
 def _size(count: int) -> str:
     if count >= 1_000_000:
         return f"{count / 1_000_000:.0f} MB"
-    return f"{count / 1000:.0f} kB" if count >= 1000 else counted(count, "byte")
+    return f"{count / 1000:.0f} kB" if count >= 1000 else format_count(count, "byte")
 
 
 INTERVAL_S = 0.05
@@ -305,7 +305,7 @@ class ProgressFeed:
             # The decoder may hold half a character of what is now left out.
             self._decoder.reset()
             self._waiting = bytearray(from_character(bytes(self._waiting)))
-            note = f"\n[… {counted(self._skipped, 'byte')} not shown …]\n"
+            note = f"\n[… {format_count(self._skipped, 'byte')} not shown …]\n"
             self._skipped = 0
         text = note + self._decoder.decode(bytes(self._waiting))
         self._waiting.clear()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolError
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.launch import TerminalSize
@@ -83,14 +83,15 @@ class JobTerminal:
         seconds."""
         if len(data) > MAX_TYPED_BYTES:
             raise ToolError(
-                f"{counted(len(data), 'byte')} are too much to type at once; send at most {MAX_TYPED_BYTES}"
+                f"{format_count(len(data), 'byte')} are too much to type at once; "
+                f"send at most {MAX_TYPED_BYTES}"
             )
         async with self._typing:
             end = time.monotonic() + TYPING_LIMIT_S
             while data:
                 data = data[self._write_some(data) :]
                 if data and time.monotonic() > end:
-                    raise ToolError(f"the job does not read; {counted(len(data), 'byte')} not taken")
+                    raise ToolError(f"the job does not read; {format_count(len(data), 'byte')} not taken")
                 if data:
                     await asyncio.sleep(0.01)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.agent.budget import Budget, TokenMeter, Window, message_tokens, text_tokens
-from buddy.agent.compaction import CompactedView, Compaction, applied, plan
+from buddy.agent.compaction import CompactedView, Compaction, apply_compaction, plan
 from buddy.agent.events import Notice
 from buddy.agent.loop import agent_loop
 from buddy.agent.messages import (
@@ -214,7 +214,7 @@ def test_old_results_become_stubs_that_name_what_was_called() -> None:
     history = [message for number in range(4) for message in turn(number)]
     found = plan(history, 2_000)
     assert found is not None
-    view = applied(found, history)
+    view = apply_compaction(found, history)
     assert text_of(view[2]) == (
         "[read_file f0.txt: result of 1,000 characters dropped to save room; call it again if you need it]"
     )
@@ -229,7 +229,7 @@ def test_a_call_with_arguments_that_no_tool_would_take_becomes_a_stub_too() -> N
     history[2] = ToolMessage("r0", "c0", "read_file", "x" * 1_000, "error")
     found = plan(history, 2_000)
     assert found is not None
-    assert text_of(applied(found, history)[2]) == (
+    assert text_of(apply_compaction(found, history)[2]) == (
         "[read_file: result of 1,000 characters dropped to save room; call it again if you need it]"
     )
 
@@ -239,7 +239,7 @@ def test_one_long_turn_is_compacted_inside() -> None:
     found = plan(history, 2_000)
     assert found is not None
     assert 0 < found.through < len(history)
-    assert sum(message_tokens(one) for one in applied(found, history)) <= 2_000
+    assert sum(message_tokens(one) for one in apply_compaction(found, history)) <= 2_000
 
 
 def test_where_nothing_can_be_dropped_there_is_no_plan() -> None:
@@ -250,7 +250,7 @@ def test_where_nothing_can_be_dropped_there_is_no_plan() -> None:
 
 def test_a_summary_stands_for_everything_but_what_the_person_said() -> None:
     history = [*turn(0), *turn(1)]
-    view = applied(Compaction(6, "They read two files."), history)
+    view = apply_compaction(Compaction(6, "They read two files."), history)
     assert [text_of(one) for one in view[:2]] == ["prompt 0", "They read two files."]
     assert list(view[2:]) == history[6:]
     assert is_legal(view) == []
@@ -266,14 +266,14 @@ def test_a_message_is_shortened_once_however_often_the_view_is_sent(summary: str
     for number in range(4):
         call = Call(f"c{number}", "read_file", '{"path": "a"}')
         history += [replied(call), ToolMessage(f"t{number}", call.id, "f", "z" * 4_000, "ok")]
-    before = view.applied(compaction, history)
+    before = view.apply(compaction, history)
     history.append(said("more"))
-    after = view.applied(compaction, history)
-    assert list(after) == list(applied(compaction, history))
+    after = view.apply(compaction, history)
+    assert list(after) == list(apply_compaction(compaction, history))
     assert all(one is other for one, other in zip(before, after, strict=False))
-    assert view.applied(None, history) is history
-    assert list(view.applied(Compaction(7, summary), history)) == list(
-        applied(Compaction(7, summary), history)
+    assert view.apply(None, history) is history
+    assert list(view.apply(Compaction(7, summary), history)) == list(
+        apply_compaction(Compaction(7, summary), history)
     )
 
 
@@ -286,7 +286,7 @@ def test_REL_021_a_compaction_never_splits_a_call_from_its_result(
     found = plan(history, target)
     if found is None:
         return
-    view = applied(found, history)
+    view = apply_compaction(found, history)
     assert is_legal(view) == []
     assert [one for one in view if isinstance(one, UserMessage)] == [
         one for one in history if isinstance(one, UserMessage)

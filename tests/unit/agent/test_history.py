@@ -12,8 +12,8 @@ from buddy.agent.history import (
     MISSING_START_TEXT,
     RepairedPrefix,
     is_empty,
-    reopened,
-    repaired,
+    reopen_calls,
+    repair_history,
 )
 from buddy.agent.messages import (
     INTERRUPTED_TEXT,
@@ -67,7 +67,7 @@ WHOLE: list[Message] = [
 
 
 def test_an_ordinary_history_is_legal_and_comes_back_as_the_same_objects():
-    repair = repaired(WHOLE, set())
+    repair = repair_history(WHOLE, set())
     assert is_legal(WHOLE) == []
     assert all(before is after for before, after in zip(WHOLE, repair.history, strict=True))
     assert (repair.notes, repair.not_run_calls) == ((), ())
@@ -75,35 +75,35 @@ def test_an_ordinary_history_is_legal_and_comes_back_as_the_same_objects():
 
 def test_an_empty_history_is_legal():
     assert is_legal([]) == []
-    assert repaired([], set()).history == ()
+    assert repair_history([], set()).history == ()
 
 
 def test_REL_018_a_call_that_was_begun_is_answered_as_interrupted_and_not_offered_again():
     history = [said("u1"), reply("a1", call("c1"), finish="calls")]
-    repair = repaired(history, {"c1"})
+    repair = repair_history(history, {"c1"})
     assert repair.history == (*history, interrupted("a1", "c1"))
     assert repair.not_run_calls == ()
 
 
 def test_a_call_that_was_never_begun_is_answered_as_not_run_and_can_be_offered_again():
     history = [said("u1"), reply("a1", call("c1"), call("c2"), finish="calls"), result("t1", "c1")]
-    repair = repaired(history, set())
+    repair = repair_history(history, set())
     assert repair.history == (*history, not_run("a1", "c2"))
     assert repair.not_run_calls == (call("c2"),)
-    assert reopened(repair.history, repair.not_run_calls) == tuple(history)
-    assert repaired(repair.history, set()).not_run_calls == (call("c2"),)
+    assert reopen_calls(repair.history, repair.not_run_calls) == tuple(history)
+    assert repair_history(repair.history, set()).not_run_calls == (call("c2"),)
 
 
 def test_a_call_left_behind_by_a_later_prompt_is_not_offered_again():
     history = [said("u1"), reply("a1", call("c1"), finish="calls"), said("u2")]
-    repair = repaired(history, set())
+    repair = repair_history(history, set())
     assert repair.history == (*history[:2], not_run("a1", "c1"), history[2])
     assert repair.not_run_calls == ()
 
 
 def test_REL_019_three_parallel_calls_of_which_one_ended_get_three_results_in_order():
     ask = reply("a1", call("c1"), call("c2"), call("c3"), finish="calls")
-    repair = repaired([said("u1"), ask, result("t2", "c2")], {"c1", "c2", "c3"})
+    repair = repair_history([said("u1"), ask, result("t2", "c2")], {"c1", "c2", "c3"})
     assert repair.history == (
         said("u1"),
         ask,
@@ -182,7 +182,7 @@ def test_REL_019_three_parallel_calls_of_which_one_ended_get_three_results_in_or
 )
 def test_REL_020_a_broken_history_is_normalised(broken: list[Message], whole: list[Message]):
     assert is_legal(broken) != []
-    repair = repaired(broken, set())
+    repair = repair_history(broken, set())
     assert list(repair.history) == whole
     assert is_legal(repair.history) == []
     assert repair.notes != ()
@@ -190,23 +190,23 @@ def test_REL_020_a_broken_history_is_normalised(broken: list[Message], whole: li
 
 def test_a_cut_reply_is_kept_without_its_calls():
     cut = reply("a1", Text("I will"), Call("c1", "write_file", '{"path": "a'), finish="cut")
-    repair = repaired([said("u1"), cut, result("t1", "c1"), said("u2")], {"c1"})
+    repair = repair_history([said("u1"), cut, result("t1", "c1"), said("u2")], {"c1"})
     assert repair.history == (said("u1"), reply("a1", Text("I will"), finish="cut"), said("u2"))
 
 
 def test_a_cut_reply_that_only_thought_is_kept_and_says_so():
     cut = reply("a1", Thinking("let me see", ""), finish="cut")
-    repair = repaired([said("u1"), cut], set())
+    repair = repair_history([said("u1"), cut], set())
     assert repair.history[1] == reply("a1", Thinking("let me see", ""), Text(CUT_TEXT), finish="cut")
-    assert repaired(repair.history, set()).history == repair.history
+    assert repair_history(repair.history, set()).history == repair.history
 
 
 def test_a_cut_reply_of_which_nothing_was_seen_is_dropped():
-    assert repaired([said("u1"), reply("a1", finish="cut")], set()).history == (said("u1"),)
+    assert repair_history([said("u1"), reply("a1", finish="cut")], set()).history == (said("u1"),)
 
 
 def test_a_cut_reply_of_calls_alone_is_marked():
-    repair = repaired([said("u1"), reply("a1", call("c1"), finish="cut")], set())
+    repair = repair_history([said("u1"), reply("a1", call("c1"), finish="cut")], set())
     assert repair.history == (said("u1"), reply("a1", Text(CUT_TEXT), finish="cut"))
 
 
@@ -217,7 +217,7 @@ def test_the_same_call_id_in_two_replies_means_two_calls():
         result("t1", "call_0"),
         reply("a2", call("call_0")),
     ]
-    assert repaired(history, set()).history == (*history, not_run("a2", "call_0"))
+    assert repair_history(history, set()).history == (*history, not_run("a2", "call_0"))
 
 
 def test_a_picture_alone_is_something_a_person_said():
@@ -256,11 +256,11 @@ def test_REL_020_ten_thousand_random_histories_are_legal_after_repair_and_keep_e
     for _ in range(10_000):
         history = random_history(source)
         begun = {f"c{n}" for n in range(4) if source.random() < 0.5}
-        repair = repaired(history, begun)
+        repair = repair_history(history, begun)
         assert is_legal(repair.history) == []
         assert bool(repair.notes) == bool(is_legal(history))
-        assert repaired(repair.history, begun).history == repair.history
-        assert repaired(repair.history, begun).notes == ()
+        assert repair_history(repair.history, begun).history == repair.history
+        assert repair_history(repair.history, begun).notes == ()
         kept = [message for message in words_of(repair.history) if not message.id.endswith("-before")]
         assert kept == words_of(history)
 
@@ -273,15 +273,15 @@ def test_a_growing_history_repaired_step_by_step_equals_one_repaired_at_once():
         growing: list[Message] = []
         for message in history:
             growing.append(message)
-            assert prefix.repaired(growing, {"c1"}) == repaired(growing, {"c1"})
+            assert prefix.repair(growing, {"c1"}) == repair_history(growing, {"c1"})
 
 
 def test_a_replaced_message_in_the_checked_part_is_noticed():
     prefix = RepairedPrefix()
-    prefix.repaired(WHOLE, set())
+    prefix.repair(WHOLE, set())
     shortened = [*WHOLE[:2], result("t1", "c1", "[shortened]"), *WHOLE[3:]]
-    assert prefix.repaired(shortened, set()).history == tuple(shortened)
-    assert prefix.repaired([], set()).history == ()
+    assert prefix.repair(shortened, set()).history == tuple(shortened)
+    assert prefix.repair([], set()).history == ()
 
 
 def test_only_the_last_exchange_is_looked_at_again():
@@ -297,8 +297,8 @@ def test_only_the_last_exchange_is_looked_at_again():
     for n in range(300):
         history += [said(f"u-{n}"), reply(f"a-{n}", Text("yes"))]
     prefix = RepairedPrefix()
-    prefix.repaired(history, set())
+    prefix.repair(history, set())
     Counting.looked_at = 0
     history.append(said("last"))
-    prefix.repaired(history, set())
+    prefix.repair(history, set())
     assert Counting.looked_at <= 4

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from buddy.agent.messages import Call
 from buddy.agent.tool import Access
-from buddy.agent.tool_calls import MAX_TOGETHER, conflict, groups
+from buddy.agent.tool_calls import MAX_TOGETHER, conflict, group_calls
 from buddy.agent.turn import LoopGuard
 
 READ, WRITE, ANYTHING = Access(reads=("a",)), Access(writes=("a",)), Access(anything=True)
@@ -47,21 +47,21 @@ def test_REL_029_more_than_three_malformed_calls_in_a_row_ask_the_person() -> No
 
     def malformed_reply(calls: int = 1) -> bool:
         guard.begin_reply()
-        return [guard.malformed() for _ in range(calls)][-1]
+        return [guard.note_malformed() for _ in range(calls)][-1]
 
     assert [malformed_reply(calls) for calls in (1, 4, 2, 1)] == [False, False, False, True]
-    guard.well_formed()
+    guard.note_well_formed()
     assert malformed_reply(4) is False
 
 
 def test_reads_run_together_and_whatever_changes_something_stands_alone() -> None:
-    found = groups([READ, READ, WRITE, READ, ANYTHING, READ, READ])
+    found = group_calls([READ, READ, WRITE, READ, ANYTHING, READ, READ])
     assert [one.positions for one in found] == [(0, 1), (2,), (3,), (4,), (5, 6)]
-    assert groups([]) == ()
+    assert group_calls([]) == ()
 
 
 def test_no_more_than_the_cap_run_together() -> None:
-    assert [len(one.positions) for one in groups([READ] * (MAX_TOGETHER + 3))] == [MAX_TOGETHER, 3]
+    assert [len(one.positions) for one in group_calls([READ] * (MAX_TOGETHER + 3))] == [MAX_TOGETHER, 3]
 
 
 ACCESS = st.sampled_from([READ, WRITE, ANYTHING, Access()])
@@ -69,7 +69,7 @@ ACCESS = st.sampled_from([READ, WRITE, ANYTHING, Access()])
 
 @given(st.lists(ACCESS, max_size=40))
 def test_every_call_runs_once_in_order_and_only_reads_share_a_group(accesses: list[Access]) -> None:
-    found = groups(accesses)
+    found = group_calls(accesses)
     assert [at for one in found for at in one.positions] == list(range(len(accesses)))
     for one in found:
         assert len(one.positions) == 1 or all(accesses[at].read_only for at in one.positions)

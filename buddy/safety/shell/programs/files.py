@@ -151,7 +151,7 @@ def tar(judged: JudgedCommand) -> None:
 def _tar_cluster(
     judged: JudgedCommand, word: str, rest: list[str], archives: list[str], *, is_old: bool
 ) -> str:
-    """The letters of one word; the archive's name is the rest of it behind -f, or the next word."""
+    """Return the letters of one word; the archive's name is the rest of it behind -f, or the next word."""
     letters = word if is_old else word[1:]
     before, f, after = letters.partition("f")
     if not set(before) <= _TAR_LETTERS or (is_old and not set(after) <= _TAR_LETTERS - {"f"}):

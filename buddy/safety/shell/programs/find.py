@@ -29,7 +29,7 @@ EXECUTES = words("-exec -execdir -ok -okdir")
 
 
 def find_with(judge_inner: Callable[[JudgedCommand], None]) -> Callable[[JudgedCommand], None]:
-    """A judge of find that hands what it executes to `judge_inner`."""
+    """Return a judge of find that hands what it executes to `judge_inner`."""
 
     def find(judged: JudgedCommand) -> None:
         rest = list(judged.argv[1:])
@@ -182,9 +182,9 @@ def _picks_secret(judged: JudgedCommand, pattern: str) -> bool:
 
 
 def _executed(judged: JudgedCommand, rest: list[str], word: str) -> tuple[str, ...]:
-    """The command after -exec, the name of a found file standing for `{}`. What find hands over starts with a
-    start folder, so it cannot be an option. -execdir would run the command in every
-    folder, where names mean other files."""
+    """Return the command after -exec, the name of a found file standing for `{}`. What find hands over starts
+    with a start folder, so it cannot be an option. -execdir would run the command in every folder, where
+    names mean other files."""
     if word in ("-ok", "-okdir"):
         raise RefusedError(f"find {word} waits for an answer")
     if word == "-execdir":

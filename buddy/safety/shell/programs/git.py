@@ -179,7 +179,7 @@ def _tracked(cwd: str) -> Filter:
 
 
 def _pathspec(operand: str) -> Filter | None:
-    """The files an operand stands for: a pattern, a folder or a file."""
+    """Return the files an operand stands for: a pattern, a folder or a file."""
     if operand.startswith(":"):
         return None
     return any_of((glob_filter(operand, on_path=True), glob_filter(f"{operand.rstrip('/')}/*", on_path=True)))
@@ -243,7 +243,7 @@ def _tag(judged: JudgedCommand) -> None:
 
 
 def _inner(judged: JudgedCommand, options: str) -> Given:
-    """The options after a second subcommand."""
+    """Return the options after a second subcommand."""
     return parse(judged, options, start=2)
 
 

@@ -73,7 +73,7 @@ def check_shown_secrets(judged: JudgedCommand, name: str, given: Given) -> None:
 
 
 def _revisions(name: str, given: Given) -> tuple[str, ...]:
-    """The operands that may be revisions: those before the dashes, without the pattern of a search."""
+    """Return the operands that may be revisions: those before the dashes, without the pattern of a search."""
     operands = given.operands[: len(given.operands) - given.after_dashes]
     return operands[1:] if name == "grep" and not given.has("-e", "-f") else operands
 
@@ -91,8 +91,8 @@ def _check_objects(name: str, named: tuple[str, ...], objects: Objects) -> None:
 
 
 def _attribute_files(work_tree: str, git_dir: str) -> Iterator[str]:
-    """The files that may switch diffs on again. git reads them in every folder, and those that are not in the
-    working tree from its index. Raises `RefusedError` for one that is only there."""
+    """Yield the files that may switch diffs on again. git reads them in every folder, and those that are not
+    in the working tree from its index. Raises `RefusedError` for one that is only there."""
     for folder in (git_dir, *shared_folder(git_dir)):
         yield f"{folder}/info/attributes"
     tracked = tracked_by_name(git_dir, ".gitattributes")

@@ -9,7 +9,7 @@ import re
 
 
 def words(text: str) -> frozenset[str]:
-    """A set written as a sentence, so that long tables stay readable."""
+    """Return a set written as a sentence, so that long tables stay readable."""
     return frozenset(text.split())
 
 

@@ -41,7 +41,7 @@ class Given(msgspec.Struct, frozen=True):
         return any(name in names for name, _ in self.options)
 
     def value(self, *names: str) -> str | None:
-        """The last value given to one of these options."""
+        """Return the last value given to one of these options."""
         found = [value for name, value in self.options if name in names]
         return found[-1] if found else None
 
@@ -106,7 +106,7 @@ def judge_value(judged: JudgedCommand, kind: str, value: str) -> None:
 
 @functools.cache
 def known_options(spec: str) -> dict[str, ValueKind]:
-    """The table a line of text describes."""
+    """Return the table a line of text describes."""
     found: dict[str, ValueKind] = {}
     for part in spec.split():
         name, colon, kind = part.partition(":")

@@ -49,7 +49,7 @@ def _split(given: Given, *names: str) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def values(given: Given, *names: str) -> list[str]:
-    """All values given to one of these options."""
+    """Return all values given to one of these options."""
     return [value for name, value in given.options if name in names and value is not None]
 
 

@@ -232,7 +232,7 @@ def judge_awk_program(program: str) -> None:
 
 
 def _tokens(program: str) -> Iterator[tuple[str, str]]:
-    """Tokens without blanks and comments; a regular expression is one of kind "regex"."""
+    """Yield tokens without blanks and comments; a regular expression is one of kind "regex"."""
     at = 0
     before = ("end", "")
     parens: list[bool] = []
@@ -256,7 +256,7 @@ def _tokens(program: str) -> Iterator[tuple[str, str]]:
 
 
 def _slash(program: str, at: int, before: tuple[str, str], *, condition_closed: bool) -> tuple[str, str]:
-    """A division or a regular expression, by what stands before it."""
+    """Return a division or a regular expression, by what stands before it."""
     kind, text = before
     if kind == "step" or text in ("length", "in", "print", "printf", "$"):
         raise RefusedError("an awk program where / may be two things")

@@ -28,7 +28,7 @@ _MAX_STEPS = 3
 
 
 def program_path(name: str, search_path: str, cwd: str) -> str:
-    """The file a PATH finds for a name, "" for none."""
+    """Return the file a PATH finds for a name, "" for none."""
     for folder in search_path.split(":"):
         path = os.path.join(cwd, folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -37,8 +37,8 @@ def program_path(name: str, search_path: str, cwd: str) -> str:
 
 
 def manager_of(name: str, path: str, search_path: str, cwd: str, steps: int = 0) -> str:
-    """The version manager that a program on the PATH may be a shim of, "" when it looks like the program
-    itself."""
+    """Return the version manager that a program on the PATH may be a shim of, "" when it looks like the
+    program itself."""
     real = os.path.realpath(path)
     base = os.path.basename(real)
     if base in _MANAGERS and base != name:
@@ -58,7 +58,7 @@ def manager_of(name: str, path: str, search_path: str, cwd: str, steps: int = 0)
 
 
 def _of_interpreter(text: bytes, search_path: str, cwd: str, steps: int) -> str:
-    """The manager that may choose the interpreter of a script."""
+    """Return the manager that may choose the interpreter of a script."""
     line = os.fsdecode(text[2:].split(b"\n", 1)[0])
     try:
         argv = shlex.split(line)
@@ -75,5 +75,5 @@ def _of_interpreter(text: bytes, search_path: str, cwd: str, steps: int) -> str:
 
 
 def version_file(judged: JudgedCommand) -> str:
-    """A file above the working directory that may name a version for a manager, "" for none."""
+    """Return a file above the working directory that may name a version for a manager, "" for none."""
     return next((path for name in sorted(_VERSION_FILES) for path in found_above(judged, name)), "")
