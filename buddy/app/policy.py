@@ -17,7 +17,7 @@ from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError, Settings
 from buddy.safety.paths import Boundary, locate, make_private_folders, replace_file
-from buddy.safety.policy.decide import MODES, Mode, mode_named
+from buddy.safety.policy.decide import MODES, Mode, mode_by_name
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
 from buddy.safety.policy.grants import Grant
 from buddy.safety.policy.rules import Rule, RuleSet
@@ -46,7 +46,7 @@ def policy_of(
 
 def mode_of(name: str) -> Mode:
     """The permission mode of a name. Raises `UsageError`."""
-    mode = mode_named(name)
+    mode = mode_by_name(name)
     if mode is None:
         raise UsageError(f"--permission-mode is one of {', '.join(MODES)}; found {name!r}")
     return mode
@@ -75,8 +75,8 @@ class RuleFiles:
             "deny": [*permissions.deny],
         }
         found = rules_of_tables(settings.rule, "user", "your rules")
-        found = found.joined(rules_of_claude(lists, "user", "your permissions"))
-        found = found.joined(self._saved_rules())
+        found = found.merge(rules_of_claude(lists, "user", "your permissions"))
+        found = found.merge(self._saved_rules())
         if self._loaded.permission_error:
             found = found.joined(unreadable("your settings", self._loaded.permission_error))
         if self._loaded.project and self._launch.trusted:
@@ -107,7 +107,7 @@ class RuleFiles:
             table = read_table(path, required=False) or {}
         except ConfigError as error:
             return unreadable(path, str(error))
-        return rules_of_tables(table.get("rule", []), "project", path).joined(
+        return rules_of_tables(table.get("rule", []), "project", path).merge(
             rules_of_claude(_lists(table.get("permissions", {})), "project", path)
         )
 

@@ -55,7 +55,7 @@ class FolderTrust:
         self._look()
         if self._launch.trusted or not self._changes:
             return ""
-        if self._store.refused(self._folder, self._things):
+        if self._store.is_refused(self._folder, self._things):
             return ""
         self.is_open = True
         return self._question()

@@ -195,9 +195,9 @@ def resuming(options: Options) -> Options:
 
 def _mode(value: str) -> str:
     """The mode's name in buddy's words: everything that compares modes sees these alone."""
-    from buddy.safety.policy.decide import CLAUDE_MODES, MODES, mode_named  # only who gives one pays for it
+    from buddy.safety.policy.decide import CLAUDE_MODES, MODES, mode_by_name  # only who gives one pays for it
 
-    mode = mode_named(value)
+    mode = mode_by_name(value)
     if mode is None:
         others = [name for name in CLAUDE_MODES if name not in MODES]
         expected = f"{', '.join(MODES)} (also {', '.join(others)})"

@@ -32,7 +32,7 @@ from buddy.llm.keys import (
     CredentialsError,
     KeyMissingError,
     Keyring,
-    checked,
+    check_key,
     note_keyring,
     save_credential,
 )

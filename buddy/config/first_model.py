@@ -1,7 +1,7 @@
-"""The model that answers when nobody chose one: that of the first provider whose key is in the environment,
-else of the first whose key `buddy login` saved.
+"""The default model: that of the first provider with a key in the environment, else of the first with a key
+saved by `buddy login`.
 
-Looked at on every start without a chosen model, so it needs no catalogue; a test holds it against the one.
+Every start without a chosen model needs it, so it reads no catalogue; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class FirstModel(msgspec.Struct, frozen=True):
-    """A provider's sensible model and the variable with its key."""
+    """A provider's default model and the variable with its key."""
 
     key_env: str
     model: str
@@ -31,7 +31,7 @@ IN_ORDER = (
     FirstModel("DASHSCOPE_API_KEY", "dashscope/qwen3-coder-plus"),
     FirstModel("GROQ_API_KEY", "groq/openai/gpt-oss-120b"),
 )
-"""Whose key counts first, where there are several."""
+"""The providers by precedence."""
 
 
 def first_model(

@@ -1,4 +1,4 @@
-"""Reading settings: from which files, what wins, and what is refused.
+"""Loading of settings: files, precedence, validation.
 
 Precedence: arguments > environment (`BUDDY_*`) > project `buddy.toml` (only when trusted, and only what a
 project may set) > `settings.toml` (what buddy saved itself) > user `buddy.toml` > defaults.
@@ -29,10 +29,10 @@ class Directories(msgspec.Struct, frozen=True):
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """Settings and how they came about. `warnings` are sentences for the person; `files` were read, in order
-    of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
-    `saved_rules` are the rule tables buddy saved itself, which stand beside the person's own. `own_model` is
-    the model the person's file names; `first_model` one that was chosen because its key is there."""
+    """Settings and their sources. `warnings` are sentences for the person; `files` were read, in order of
+    rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
+    `saved_rules` are the rule tables buddy saved itself; they add to the person's own. `own_model` is the
+    model named in the person's file; `first_model` one chosen because its key exists."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -89,8 +89,8 @@ def load(
     """Read and merge everything. `arguments` is a table shaped like the file; `saved_keys` names the
     providers whose key was saved. Raises `ConfigError`.
 
-    A permissions table that can't be used does not stop the program: it is reported in `permission_error`,
-    and the policy then asks for everything.
+    An invalid permissions table does not stop the program: it is reported in `permission_error`, and the
+    policy then asks about every call.
     """
     warnings: list[str] = []
     files: list[str] = []
@@ -109,8 +109,8 @@ def load(
             if path == saved:  # beside the person's own rules, never in their place
                 saved_rules = table.pop("rule", ())
                 remembered = table.pop(REMEMBERED, {})
-            _merge(merged, _checked(table, path))
-            _merge_remembered(merged, remembered, own_model)
+            _merge(merged, _check_table(table, path))
+            _merge_saved_model(merged, remembered, own_model)
     project = os.path.join(workspace, "buddy.toml")
     if os.path.lexists(project) and os.path.abspath(project) != os.path.abspath(candidates[0]):
         if trusted:
@@ -120,9 +120,9 @@ def load(
             warnings.append(IGNORED)
     else:
         project = ""
-    _merge(merged, _checked(_from_environment(environment, merged, warnings), "the environment"))
+    _merge(merged, _check_table(_from_environment(environment, merged, warnings), "the environment"))
     _merge(merged, dict(arguments))
-    settings, permission_error = _converted(merged)
+    settings, permission_error = _convert(merged)
     settings, first = _with_first_model(settings, environment, saved_keys)
     if first is not None:
         is_set = environment.get(first.key_env, "").strip()
@@ -149,8 +149,8 @@ def _model_of(table: Table) -> str:
     return ""
 
 
-def _merge_remembered(merged: Table, remembered: object, own_model: str) -> None:
-    """The model that was chosen last, unless the person's file names another one since."""
+def _merge_saved_model(merged: Table, remembered: object, own_model: str) -> None:
+    """Merge the last chosen model, unless the person's file has named another one since."""
     if isinstance(remembered, dict):
         table = cast(Table, remembered)
         model = table.get("model")
@@ -172,7 +172,7 @@ def _with_first_model(
 
 
 def remember_model(table: Table, model: str, own_model: str) -> None:
-    """Note a chosen model in the table of `settings.toml`."""
+    """Store a chosen model in the table of `settings.toml`."""
     table[REMEMBERED] = {"model": model, "instead_of": own_model}
 
 
@@ -187,7 +187,7 @@ def read_table(path: str, *, required: bool) -> Table | None:
             raise ConfigError(f"{path}: there is no such file; give --config an existing one") from None
         return None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {_toml_words(str(error))}. Mend it, or move the file away") from error
+        raise ConfigError(f"{path}: {_toml_words(str(error))}. Correct it, or move the file away") from error
     except RecursionError as error:
         raise ConfigError(f"{path}: nested too deeply; expected tables of settings") from error
     except UnicodeDecodeError as error:
@@ -197,8 +197,8 @@ def read_table(path: str, *, required: bool) -> Table | None:
 
 
 def _toml_words(said: str) -> str:
-    """Return an error of the TOML reader for people: the line first, then what is wrong there. The line
-    itself may hold a key and is not repeated."""
+    """Explain an error of the TOML parser: the line number, then the problem. The line is not quoted, because
+    it may hold a key."""
     problem, _, place = said.rstrip(")").partition(" (at ")
     hint = " (text needs quotes)" if problem == "Invalid value" else ""
     where = place.partition(",")[0] or "the file"
@@ -206,8 +206,8 @@ def _toml_words(said: str) -> str:
 
 
 def _text(path: str) -> str:
-    """Return a settings file's text: a regular file of a sane size, so a pipe or 8 GB in its place harm
-    nobody."""
+    """Read a settings file. Only a regular file of limited size is accepted, so that a pipe or 8 GB do no
+    harm."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with on_failure(os.close, descriptor):
         found = os.fstat(descriptor)
@@ -221,7 +221,7 @@ def _text(path: str) -> str:
         return file.read(MAX_FILE_BYTES).decode("utf-8")
 
 
-def _converted(merged: Table) -> tuple[Settings, str]:
+def _convert(merged: Table) -> tuple[Settings, str]:
     try:
         return msgspec.convert(merged, Settings), ""
     except msgspec.ValidationError as error:
@@ -242,9 +242,9 @@ def _in_section(error: msgspec.ValidationError, merged: Table) -> str:
     return f"[{section}] {'.'.join(rest)}: {problem.words}" if rest else f"[{section}]: {problem.words}"
 
 
-def _checked(table: Table, path: str) -> Table:
+def _check_table(table: Table, path: str) -> Table:
     """Return the table of one file, or a `ConfigError` that names the file and the nearest known name."""
-    _known_names(table, Settings.__struct_fields__, path, "")
+    _check_names(table, Settings.__struct_fields__, path, "")
     for section, value in table.items():
         if section in ("permissions", "rule"):
             continue
@@ -253,16 +253,16 @@ def _checked(table: Table, path: str) -> Table:
         if section in ("models", "mcp_servers"):
             continue
         record = _record_of(section)
-        _known_names(cast(Table, value), record.__struct_fields__, path, f"[{section}] ")
-        _convertible(value, record, f"{path}: [{section}]")
+        _check_names(cast(Table, value), record.__struct_fields__, path, f"[{section}] ")
+        _check_types(value, record, f"{path}: [{section}]")
     for name, profile in cast(dict[str, Any], table.get("models", {})).items():
         if isinstance(profile, dict):
-            _known_names(cast(Table, profile), Profile.__struct_fields__, path, f"[models.{name}] ")
-        _convertible(profile, Profile, f"{path}: [models.{name}]")
+            _check_names(cast(Table, profile), Profile.__struct_fields__, path, f"[models.{name}] ")
+        _check_types(profile, Profile, f"{path}: [models.{name}]")
     return table
 
 
-def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
+def _check_types(value: Any, record: type[msgspec.Struct], where: str) -> None:
     try:
         msgspec.convert(value, record)
     except msgspec.ValidationError as error:
@@ -273,7 +273,7 @@ def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
         raise ConfigError(f"{where}{colon} {problem.sentence()}") from error
 
 
-def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
+def _check_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
     for name in table:
         if name not in known:
             import difflib  # here: 1 ms that only a misspelled setting needs
@@ -295,7 +295,7 @@ def _merge(into: Table, table: Mapping[str, Any]) -> None:
 
 
 def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) -> None:
-    """Merge the settings a trusted project may make; name the rest and leave it out."""
+    """Merge the settings a trusted project may make; drop the others with a warning."""
     if isinstance(table.get("api"), dict) and "model" in table["api"]:
         warnings.append(f"{path}: [api] is for your own buddy.toml; choose a profile with [agent] model")
     warnings.extend(
@@ -304,21 +304,21 @@ def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) 
         if section not in PROJECT_SECTIONS
     )
     allowed = {key: value for key, value in table.items() if key in PROJECT_SECTIONS and key != "permissions"}
-    _checked(allowed, path)
+    _check_table(allowed, path)
     agent = cast(Table, allowed.get("agent", {}))
     if "model" in agent and agent["model"] not in cast(Table, merged.get("models", {})):
         warnings.append(f"{path}: model {agent['model']!r} is none of your profiles; left out")
         allowed["agent"] = {key: value for key, value in agent.items() if key != "model"}
     if "session" in allowed:
-        allowed["session"] = _kept_sessions(cast(Table, allowed["session"]), path, warnings)
+        allowed["session"] = _project_session_settings(cast(Table, allowed["session"]), path, warnings)
     if "tools" in allowed:
         allowed["tools"] = _tighter(merged, cast(Table, allowed["tools"]))
     _merge(merged, allowed)
 
 
-def _kept_sessions(table: Table, path: str, warnings: list[str]) -> Table:
-    """Return the session settings a project may make: whether checkpoints are made. The folder of sessions
-    and how long they are kept concern other projects too."""
+def _project_session_settings(table: Table, path: str, warnings: list[str]) -> Table:
+    """Return the session settings a project may make: checkpoints on or off. The sessions' folder and their
+    lifetime concern other projects too."""
     left_out = [key for key, value in table.items() if key != "checkpoints" or value is not True]
     if left_out:
         names = ", ".join(left_out)
@@ -340,7 +340,7 @@ def _tighter(merged: Table, table: Table) -> Table:
 PREFIX = "BUDDY_"
 SHORT_NAMES = {"BUDDY_MODEL": ("agent", "model"), "BUDDY_PERMISSION_MODE": ("permissions", "mode")}
 SET_BY_BUDDY = frozenset({"BUDDY_SESSION_ID", "BUDDY_TASK_ID", "BUDDY_JOB"})
-"""Variables of buddy's own children: a buddy in a buddy sees them, and they are no settings."""
+"""Variables that buddy sets for its children; a nested buddy sees them, and they are no settings."""
 _NO_VARIABLES = ("models", "mcp_servers", "rule")
 
 
@@ -367,7 +367,7 @@ def _from_environment(environment: Mapping[str, str], merged: Table, warnings: l
         for section in sections:
             into = into.setdefault(section, {})
         is_mode = path == SHORT_NAMES["BUDDY_PERMISSION_MODE"]
-        into[key] = _typed(_mode(value) if is_mode else value, record, key, name)
+        into[key] = _convert_text(_mode(value) if is_mode else value, record, key, name)
     return table
 
 
@@ -386,10 +386,10 @@ def _variables(merged: Table) -> dict[str, tuple[str, ...]]:
 
 
 def _mode(value: str) -> str:
-    """Return a permission mode in buddy's words; one that is none is refused with the other settings."""
-    from buddy.safety.policy.decide import mode_named  # only who sets one pays for it
+    """Translate a permission mode to buddy's name; an unknown one fails with the other settings."""
+    from buddy.safety.policy.decide import mode_by_name  # only who sets one pays for it
 
-    return mode_named(value) or value
+    return mode_by_name(value) or value
 
 
 def _unknown_variable(name: str, known: Mapping[str, object]) -> str:
@@ -406,7 +406,7 @@ def _record_of(section: str) -> type[msgspec.Struct]:
     return cast("type[msgspec.Struct]", type(getattr(Settings(), section)))
 
 
-def _typed(text: str, record: type[msgspec.Struct], key: str, name: str) -> Any:
+def _convert_text(text: str, record: type[msgspec.Struct], key: str, name: str) -> Any:
     wanted = next(field.type for field in msgspec.structs.fields(record) if field.name == key)
     given: Any = text.split(",") if "tuple" in str(wanted) else text
     try:

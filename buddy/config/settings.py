@@ -10,21 +10,21 @@ Limit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 """A whole number; 0 means none."""
 MOST_DOLLARS = 1_000_000
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=MOST_DOLLARS)]
-"""An amount; 0 means none. Neither `nan`, which no cost would ever reach, nor less than nothing."""
+"""An amount; 0 means none. `nan`, which no cost would ever reach, and negative amounts are refused."""
 LONGEST_S = 365 * 24 * 3600
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)]
-"""A time limit: above nothing, a year at most."""
+"""A time limit: above 0, a year at most."""
 Days = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Tokens = Annotated[int, msgspec.Meta(ge=0)]
-"""0 means none, or not said."""
+"""A token limit; 0 means none."""
 Temperature = Annotated[float, msgspec.Meta(ge=0, le=10)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 MaxTokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ConfigError(Exception):
-    """A setting buddy can't use. One sentence: where, what was expected, what was found."""
+    """An invalid setting. One sentence: place, expected value, found value."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,8 +118,8 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Time limits of a request, in seconds, and how often one is tried. `unattended_tries` holds, where it is
-    more, without a person there, for servers that do answer."""
+    """Time limits of a request, in seconds, and the number of tries. Without a person the larger of `tries`
+    and `unattended_tries` holds, for servers that answered."""
 
     connect_s: Seconds = 15
     first_token_s: Seconds = 180

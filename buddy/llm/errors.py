@@ -37,7 +37,7 @@ BYTES = r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 TITLE = r"<(title|h1)[^>]*>(.*?)</\1>"
 
 
-class Told(msgspec.Struct, frozen=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     """`text` for the person; `types` the machine words; `searched` everything in which words are looked for;
     `status` the HTTP status a body states, 0 when it states none; `delay` a wait it states as a duration."""
 
@@ -48,21 +48,21 @@ class Told(msgspec.Struct, frozen=True):
     delay: str
 
 
-NOTHING = Told("", (), "", 0, "")
+NOTHING = ErrorBody("", (), "", 0, "")
 
 
-def read_body(body: object) -> Told:
+def read_body(body: object) -> ErrorBody:
     """Extract the message of an error body. Never raises."""
     if isinstance(body, bytes | bytearray):
         return _read_text(bytes(body[:200_000]).decode("utf-8", "replace"))
     if isinstance(body, str):
         return _read_text(body[:200_000])
     if isinstance(body, dict | list):
-        return told_by(body)
+        return read_json_body(body)
     return NOTHING
 
 
-def told_by(value: Any) -> Told:
+def read_json_body(value: Any) -> ErrorBody:
     """Extract the message of a decoded JSON body."""
     texts: list[str] = []
     types: list[str] = []
@@ -85,7 +85,7 @@ def told_by(value: Any) -> Told:
         elif key in TEXT_KEYS or not key:
             texts.append(found)
     text = next((text for text in texts if text.strip()), "")
-    return Told(
+    return ErrorBody(
         text=text,
         types=tuple(types),
         searched="\n".join([*types, *texts])[:20_000],
@@ -94,19 +94,19 @@ def told_by(value: Any) -> Told:
     )
 
 
-def _read_text(text: str) -> Told:
+def _read_text(text: str) -> ErrorBody:
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
         try:
-            return told_by(loads(stripped.encode("utf-8", "surrogatepass")))
+            return read_json_body(loads(stripped.encode("utf-8", "surrogatepass")))
         except ValueError:
             pass
     if re.match(PAGE, text, re.IGNORECASE):
         return _read_page(text)
-    return Told(stripped, (), stripped[:20_000], 0, "")
+    return ErrorBody(stripped, (), stripped[:20_000], 0, "")
 
 
-def _read_page(text: str) -> Told:
+def _read_page(text: str) -> ErrorBody:
     """A web page: only its title is told, and its words are not evidence of anything else."""
     found = re.search(TITLE, text, re.IGNORECASE | re.DOTALL)
     title = " ".join(re.sub(r"<[^>]*>", " ", found[2]).split())[:120] if found else ""
@@ -115,7 +115,7 @@ def _read_page(text: str) -> Told:
         if title
         else "a web page came instead of an answer"
     )
-    return Told(said, (), title, 0, "")
+    return ErrorBody(said, (), title, 0, "")
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -140,7 +140,7 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _leaf(key: str, value: str | float, depth: int) -> Iterator[tuple[str, Any]]:
-    opened = _opened(value) if isinstance(value, str) and (key in TEXT_KEYS or key == "raw") else None
+    opened = _embedded_json(value) if isinstance(value, str) and (key in TEXT_KEYS or key == "raw") else None
     if opened is None:
         inner = _inner_body(value) if isinstance(value, str) and key in TEXT_KEYS else None
         if inner is not None:
@@ -167,7 +167,7 @@ def _inner_body(text: str) -> Any:
         return None
 
 
-def _opened(text: str) -> Any:
+def _embedded_json(text: str) -> Any:
     """Return the JSON a string holds (upstream errors passed on as text), None when it holds none."""
     stripped = text.strip()
     if not stripped.startswith("{"):
@@ -188,7 +188,7 @@ WORDING = (
 )
 
 
-def retry_after_s(headers: Mapping[str, str], told: Told, now: float | None) -> float | None:
+def retry_after_s(headers: Mapping[str, str], told: ErrorBody, now: float | None) -> float | None:
     """Return seconds to wait, never negative; None when nothing usable is said. `headers` in lower case."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -319,7 +319,7 @@ def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") ->
     if verdict:
         return classify(0, {}, dict(event), provider, key=key) if verdict.get("status_code") else None
     if not (event.get("error") or event.get("object") == "error" or event.get("type") == "error"):
-        told = told_by(event) if "choices" not in event and "finish_reason" not in event else None
+        told = read_json_body(event) if "choices" not in event and "finish_reason" not in event else None
         if told is None or not told.text:
             return None
     return classify(0, {}, dict(event), provider, key=key)
@@ -331,10 +331,10 @@ def with_key_place(error: ProviderError, place: str) -> ProviderError:
     message = error.message
     for refused, checked in ((ADVICE["auth"], KEY_REFUSED), (FORBIDDEN, FORBIDDEN)):
         message = message.replace(refused, f"{checked}; check {place}" if place else NO_KEY_SENT, 1)
-    return error if error.kind != "auth" or message == error.message else saying(error, message)
+    return error if error.kind != "auth" or message == error.message else with_message(error, message)
 
 
-def saying(error: ProviderError, message: str) -> ProviderError:
+def with_message(error: ProviderError, message: str) -> ProviderError:
     """Return the same error in other words."""
     return ProviderError(
         error.kind,
@@ -359,7 +359,7 @@ def redact(text: str, key: str = "") -> str:
     return re.sub(SECRETS, lambda found: (found[1] or "") + "[key]", text, flags=re.IGNORECASE)
 
 
-def _kind(status: int, told: Told) -> ErrorKind:
+def _kind(status: int, told: ErrorBody) -> ErrorKind:
     for rule in WORDS:
         if _applies(rule, status, told):
             return rule.kind
@@ -378,13 +378,13 @@ def _kind(status: int, told: Told) -> ErrorKind:
     return "server"
 
 
-def _applies(rule: ErrorRule, status: int, told: Told) -> bool:
+def _applies(rule: ErrorRule, status: int, told: ErrorBody) -> bool:
     if rule.statuses and status not in rule.statuses:
         return False
     return re.search(rule.pattern, told.searched, re.IGNORECASE) is not None
 
 
-def _sentence(kind: ErrorKind, status: int, told: Told, provider: str, key: str) -> str:
+def _sentence(kind: ErrorKind, status: int, told: ErrorBody, provider: str, key: str) -> str:
     head = f"{provider} answered {status}" if status else f"{provider} reported an error"
     detail = " ".join(redact(told.text, key).split())
     if len(detail) > MAX_SENTENCE:

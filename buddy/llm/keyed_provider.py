@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Never
 
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
-from buddy.llm.errors import saying, with_key_place
+from buddy.llm.errors import with_key_place, with_message
 from buddy.llm.keys import KeyResolver, key_for_request
 from buddy.safety.secrets.redact import redact
 
@@ -43,7 +43,7 @@ class ProfileKey:
         """Return the key that was resolved for the request at hand."""
         return self.value
 
-    async def renewed(self, refused: str) -> bool:
+    async def renew(self, refused: str) -> bool:
         """Tell whether there is now another key than the refused one: a cached answer may have expired, a
         file may have changed."""
         self._resolver.forget(refused)
@@ -77,7 +77,7 @@ class KeyedProvider:
                     yield delta
                 return
             except ProviderError as error:
-                if error.kind != "auth" or not may_renew or not await self._key.renewed(sent):
+                if error.kind != "auth" or not may_renew or not await self._key.renew(sent):
                     self._tell(error)
                 may_renew = False
             finally:
@@ -89,7 +89,7 @@ class KeyedProvider:
         message = redact(told.message, self._secrets())
         if message != told.message:
             # Not chained: the cause holds what was taken out, and a log would print it.
-            raise saying(told, message) from None
+            raise with_message(told, message) from None
         if told is error:
             raise error
         raise told from error

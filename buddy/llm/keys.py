@@ -133,16 +133,16 @@ class KeyResolver:
         """Return the key; "" when the provider needs none. Raises `KeyMissingError`."""
         source = self._source
         if source.literal:
-            return self._found(source.literal, "api_key in buddy.toml")
+            return self._use_key(source.literal, "api_key in buddy.toml")
         if source.command:
-            return self._found(await self._once(self._commanded), COMMAND_PLACE)
+            return self._use_key(await self._once(self._key_from_command), COMMAND_PLACE)
         if source.file:
             return self._read(os.path.expanduser(source.file))
         for name in (source.env, source.default_env):
             value = self._environment.get(name, "").strip() if name else ""
             if value:
-                return self._found(value, f"the environment variable {name}")
-        saved = await self._saved()
+                return self._use_key(value, f"the environment variable {name}")
+        saved = await self._saved_key()
         if not saved and not self.is_optional:
             raise KeyMissingError(_missing(source, self._instead))
         return saved
@@ -169,9 +169,9 @@ class KeyResolver:
                 self._kept = answer
             return answer
 
-    def _found(self, text: str, place: str) -> str:
+    def _use_key(self, text: str, place: str) -> str:
         self.place = place
-        return checked(text, place)
+        return check_key(text, place)
 
     def _read(self, path: str) -> str:
         try:
@@ -182,7 +182,7 @@ class KeyResolver:
             raise KeyMissingError(
                 f"the key file {path} could not be read ({error.strerror}); check api_key_file"
             ) from error
-        return self._found(content.decode("utf-8", "replace"), f"the key file {path}")
+        return self._use_key(content.decode("utf-8", "replace"), f"the key file {path}")
 
     def _check_mode(self, path: str, descriptor: int) -> None:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
@@ -190,11 +190,11 @@ class KeyResolver:
             self._warned.add(str(path))
             self._warn(f"the key file {path} can be read by others (mode {mode:o}): chmod 600 {path}")
 
-    async def _commanded(self) -> str:
+    async def _key_from_command(self) -> str:
         output = await run_key_command(self._source.command, self._environment, self._timeout_s)
-        return checked(output, COMMAND_PLACE)
+        return check_key(output, COMMAND_PLACE)
 
-    async def _saved(self) -> str:
+    async def _saved_key(self) -> str:
         try:
             saved = read_credentials(self._credentials, self._warn).get(self._source.provider, "")
         except CredentialsError as error:
@@ -204,7 +204,7 @@ class KeyResolver:
             saved = await self._once(partial(self._from_keyring, self._keyring))
             place = f"the key of {self._source.provider} in the keyring"
         if saved:
-            return self._found(saved, place)
+            return self._use_key(saved, place)
         self.place = ""
         return ""
 
@@ -235,7 +235,7 @@ def _ask(keyring: Callable[[str], str], provider: str, answer: Future[str]) -> N
         answer.set_result(keyring(provider))
 
 
-def checked(text: str, place: str) -> str:
+def check_key(text: str, place: str) -> str:
     """Return the key in a text. Raises `KeyMissingError` when it is empty or cannot be sent in a header."""
     key = text.strip()
     if not key:
@@ -324,7 +324,7 @@ class Keyring:
     def read(self, provider: str) -> str:
         """Return the key, "" when there is none."""
         try:
-            return self._loaded().get_password(SERVICE, provider) or ""
+            return self._load().get_password(SERVICE, provider) or ""
         except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like
             return ""
 
@@ -332,12 +332,12 @@ class Keyring:
         """Save a key and tell whether it is stored. It is read back, because some backends accept a key and
         store nothing."""
         try:
-            self._loaded().set_password(SERVICE, provider, key)
+            self._load().set_password(SERVICE, provider, key)
         except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like
             return False
         return self.read(provider) == key
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         if self._keyring is None:
             self._keyring = self._importer("keyring")
         return self._keyring

@@ -134,7 +134,7 @@ async def list_models(
     client: HttpClient, base_url: str, headers: Mapping[str, str], host: str, *, within_s: float = WITHIN_S
 ) -> tuple[ServerModel, ...]:
     """Return the models a server lists. Raises `ProviderError`: no server there, wrong key, no list."""
-    async with _bounded(host, within_s):
+    async with _time_limit(host, within_s):
         listed = await _get_listing(client, models_url(base_url), headers, host)
         return models_in(listed)
 
@@ -144,7 +144,7 @@ async def context_of(
 ) -> int:
     """Return the context size of one model of the server in tokens, 0 where it does not say. Raises
     `ProviderError`."""
-    async with _bounded(host, WITHIN_S):
+    async with _time_limit(host, WITHIN_S):
         listed = models_in(await _get_listing(client, models_url(base_url), headers, host))
         known = next((one.context for one in listed if one.name == model), 0)
         if known:
@@ -209,7 +209,7 @@ def _ollama_context(shown: Mapping[str, Any]) -> int:
 
 
 @asynccontextmanager
-async def _bounded(host: str, within_s: float) -> AsyncGenerator[None]:
+async def _time_limit(host: str, within_s: float) -> AsyncGenerator[None]:
     """A time limit whose end is a `ProviderError`."""
     try:
         async with asyncio.timeout(within_s):

@@ -58,7 +58,7 @@ class Account(Protocol):
         ...
 
 
-def unheard(wait_s: float, kind: ErrorKind) -> None:
+def ignore_wait(wait_s: float, kind: ErrorKind) -> None:
     """Nobody wants to know."""
 
 
@@ -120,7 +120,7 @@ class Governor:
             self._refused_key = key
             self.lift()
 
-    async def admit(self, is_foreground: Callable[[], bool], held: Held = unheard) -> Ticket:
+    async def admit(self, is_foreground: Callable[[], bool], held: Held = ignore_wait) -> Ticket:
         """Wait for a turn. The ticket has to be confirmed, refused or given back."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), is_foreground, held)
         self._waiting.append(waiter)
@@ -226,7 +226,7 @@ class GovernedProvider:
         provider: Provider,
         governor: Governor,
         is_foreground: Callable[[], bool],
-        held: Held = unheard,
+        held: Held = ignore_wait,
     ) -> None:
         self._provider = provider
         self._governor = governor

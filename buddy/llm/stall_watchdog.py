@@ -62,10 +62,10 @@ class WatchedProvider:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Yield the reply in pieces."""
-        return watched(self._provider.stream(request), self._limits)
+        return watch_stream(self._provider.stream(request), self._limits)
 
 
-async def watched(
+async def watch_stream(
     stream: AsyncGenerator[ModelDelta, None], limits: WatchLimits, timer: Timer | None = None
 ) -> AsyncGenerator[ModelDelta, None]:
     """Yield the same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream

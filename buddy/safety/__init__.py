@@ -1,1 +1,1 @@
-"""Safety of calls: policy, shell analysis, trust, secrets, the sanitiser."""
+"""Safety of calls: policy, shell analysis, trust, secrets, sanitiser."""

@@ -1,5 +1,5 @@
-"""This process keeps its memory to itself: no core dump, no reading by other processes of the same user, no
-variables in what a crash prints."""
+"""Protection of this process's memory: no core dumps, no reading by other processes of the same user, no
+variables in crash reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PR_SET_DUMPABLE = 4
 
 
 def guard_process() -> tuple[str, ...]:
-    """Make this process non-dumpable, with no core files. Returns what could not be done, one line each."""
+    """Make this process non-dumpable, without core files. Return one line per failure."""
     problems: list[str] = []
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

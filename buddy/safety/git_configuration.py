@@ -1,7 +1,7 @@
 """Detection of repository configuration that would start programs even when git only reads.
 
-A clone does not bring a .git/config, but an unpacked archive or a nested repository does, and git looks for
-one in every folder upwards. Files are read, git is not run.
+A clone brings no .git/config, but an unpacked archive or a nested repository does, and git searches all
+parent folders. Files are read; git is not run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY = re.compile(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*(?:=.*)?", re.DOTALL)
 
 
 class _Value(NamedTuple):
-    """The value of a setting, as far as it was read: whether a quote is open."""
+    """The state of a setting's value at the end of a line: whether a quote is open."""
 
     quoted: bool
 
@@ -63,7 +63,7 @@ def repositories(cwd: str) -> Iterator[tuple[str, str]]:
 
 
 def _keys_of(cwd: str, root: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
-    """The same for one repository that git may find."""
+    """Return the dangerous keys of one repository that git may find."""
     if not work_tree:
         return (f"{git_dir}: a repository without a work tree",)
     if not is_beneath(os.path.realpath(git_dir), root) and is_beneath(work_tree, root) and work_tree != root:

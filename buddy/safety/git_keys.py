@@ -1,7 +1,7 @@
-"""The one table of git's settings that start programs, or decide which program, file or server git turns to.
+"""The table of git's settings that start programs, or choose a program, file or server.
 
-Collected from git-config(1) and the manuals it names. A repository that was unpacked from an archive brings
-its own configuration along, so each of these may be somebody else's command line.
+Collected from git-config(1) and the manuals it names. A repository unpacked from an archive brings its own
+configuration, so each of these may be a stranger's command line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEYS = pattern(
       | gc\.recentobjectshook""",
     re.VERBOSE,
 )
-"""Keys (section and variable in lower case) whose value is run, or decides what is."""
+"""Keys (section and variable in lower case) whose value is run, or decides which program is run."""
 
 _FILES = pattern(
     r"""blame\.ignorerevsfile | core\.(?:excludesfile|attributesfile) | commit\.template
@@ -42,7 +42,7 @@ _FILES = pattern(
       | fetch\.bundleuri | extensions\.refstorage | log\..*file""",
     re.VERBOSE,
 )
-"""Keys whose value is a file that git reads, and whose lines it prints where it does not understand them."""
+"""Keys whose value is a file that git reads; git prints the lines it does not understand."""
 
 _BOOLEANS = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 _MAY_BE_BOOLEAN = ("core.fsmonitor", "pager.")

@@ -1,5 +1,5 @@
-"""A repository's own files, read without running git: its index, pipes in the place of files, programs its
-configuration starts, places outside that it leads to."""
+"""Reading of a repository's files without running git: its index, pipes in place of files, and pointers to
+places outside."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ IN_GIT_FOLDER = (
 )
 
 _EXCLUDED = ".git/info/exclude"
-"""What a repository leaves out on one machine; search programs read it in every repository they meet."""
+"""Ignore rules of one machine; search programs read this file in every repository they enter."""
 
 MAX_ENTRIES = 10_000
 _POINTER = b"gitdir: "
 _MAX_POINTER_BYTES = 8192
-"""Twice as much as the longest path has."""
+"""Twice the length of the longest path."""
 
 
 def git_folders(top: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def git_folders(top: str) -> tuple[str, ...]:
         text = read_regular(own, _MAX_POINTER_BYTES)
         if not text.startswith(_POINTER):
             return (own,)
-        own = _pointed(top, text.removeprefix(_POINTER))
+        own = _read_pointer(top, text.removeprefix(_POINTER))
     return (own, *shared_folder(own))
 
 
@@ -59,7 +59,7 @@ def is_git_folder(path: str) -> bool:
 
 def find_git_folders(cwd: str) -> tuple[tuple[str, str], ...]:
     """Return the repositories git may find for a folder, each as its working tree ("" for a bare one) and its
-    data. The last one is what git takes; those before it look like repositories and are none to git."""
+    data. The last one is the one git uses; git rejects the others, although they look like repositories."""
     found: list[tuple[str, str]] = []
     folder = cwd
     while True:
@@ -91,10 +91,10 @@ def shared_folder(git_dir: str) -> tuple[str, ...]:
     """Return the folder whose configuration and hooks hold for this one of git's too, () when it is its
     own."""
     text = read_regular(os.path.join(git_dir, "commondir"), _MAX_POINTER_BYTES)
-    return (_pointed(git_dir, text),) if text else ()
+    return (_read_pointer(git_dir, text),) if text else ()
 
 
-def _pointed(folder: str, text: bytes) -> str:
+def _read_pointer(folder: str, text: bytes) -> str:
     """Return the folder a file names, to the letter as git reads it: line ends behind the name are none of
     it, blanks and bytes that are no text are, and the name ends with the first NUL."""
     name = os.fsdecode(text.rstrip(b"\r\n").partition(b"\0")[0])
@@ -105,7 +105,8 @@ def _pointed(folder: str, text: bytes) -> str:
 
 
 def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
-    """Those of the files git reads for a command in `cwd` that are no files: pipes, sockets, devices."""
+    """Return the pipes, sockets and devices among the files git reads for a command in `cwd`; git would wait
+    for them."""
     return tuple(path for path in _read_by_git(cwd, work_tree, git_dir) if _waits(path))
 
 
@@ -133,8 +134,8 @@ def ignore_files_that_wait(
 def odd_ignore_files(
     cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int = MAX_ENTRIES
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those that wait, and those that are links: search programs follow links, and print the lines they can't
-    read as patterns."""
+    """Return the ignore files that block a reader, and those that are links: search programs follow links,
+    and print lines they can't parse."""
     found = tuple(_ignore_files(cwd, roots, names, max_entries))
     return tuple(filter(_waits, found)), tuple(filter(os.path.islink, found))
 
@@ -159,7 +160,7 @@ def _ignore_files(cwd: str, roots: Sequence[str], names: frozenset[str], max_ent
                     elif entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
         except OSError:
-            continue  # what cannot be listed is not searched either
+            continue  # an unreadable folder is not searched either
 
 
 def _waits(path: str) -> bool:
@@ -171,7 +172,7 @@ def _waits(path: str) -> bool:
 
 
 def read_regular(path: str, max_bytes: int) -> bytes:
-    """Return the beginning of a regular file, b"" when it is none or cannot be read; never waits."""
+    """Read the beginning of a regular file without blocking; b"" for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
@@ -197,10 +198,10 @@ _PLAIN_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")
 """Versions in which every name stands in full."""
 
 _SPARSE = b"sdir\0\0\0\0"
-"""Marks an index in which a folder may stand for all files beneath it."""
+"""Marks a sparse index, in which a folder may stand for all files beneath it."""
 
 _COMPRESSED_VERSION = b"\0\0\0\4"
-"""A name stands there without what it shares with the one before."""
+"""From this version on, a name omits the prefix it shares with the one before."""
 
 
 def tracked_paths(root: str) -> frozenset[str] | None:
@@ -261,7 +262,7 @@ def _index_files(git_dir: str) -> tuple[str, ...]:
 
 def _may_hold(index: str, name: bytes) -> bool:
     """Tell whether an index holds an entry of this name; True for an index of another kind."""
-    with _opened(index) as data:
+    with _map_file(index) as data:
         if data is None or data[:4] != b"DIRC" or data.find(_SPARSE) >= 0:
             return True
         if data[4:8] in _PLAIN_VERSIONS:
@@ -284,7 +285,7 @@ def _ending_with(index: str, ending: bytes) -> list[bytes] | None:
     """Return the names in an index that end so, found without reading every entry; None where only that
     tells. A name holds no NUL and follows its length, which below 256 begins with one."""
     found: list[bytes] = []
-    with _opened(index) as data:
+    with _map_file(index) as data:
         if data is None:
             return []
         if data[4:8] == _COMPRESSED_VERSION:
@@ -305,12 +306,12 @@ def _holds_submodules(index: str) -> bool:
 
 
 def _holds(index: str, sought: bytes) -> bool:
-    with _opened(index) as data:
+    with _map_file(index) as data:
         return data is not None and data.find(sought) >= 0
 
 
 @contextmanager
-def _opened(index: str) -> Generator[mmap.mmap | None]:
+def _map_file(index: str) -> Generator[mmap.mmap | None]:
     """The bytes of a file; None where there is none, or an empty one. Never waits: a pipe may stand in the
     file's place."""
     try:
@@ -376,7 +377,7 @@ _TWO_HEX = pattern(r"[0-9a-f]{2}")
 _WORK_TREE = pattern(rb"(?mi)^\s*worktree\s*=\s*(\S.*?)\s*$")
 
 
-def led_outside(boundary: Boundary, work_tree: str, git_dir: str, *, trusted: bool) -> str:
+def explain_outside_data(boundary: Boundary, work_tree: str, git_dir: str, *, trusted: bool) -> str:
     """Say where a repository's own files lead git outside, as a sentence; "" when they lead nowhere.
 
     A linked worktree or a submodule may have its data outside when the repository there names this folder:
@@ -396,7 +397,7 @@ def led_outside(boundary: Boundary, work_tree: str, git_dir: str, *, trusted: bo
     found = _link_outside(own, shared)
     if found or trusted:
         return found
-    return _borrowed_outside(os.path.join(shared, "objects"), (*roots, own, shared))
+    return _outside_objects(os.path.join(shared, "objects"), (*roots, own, shared))
 
 
 def file_outside(value: str | None, work_tree: str) -> bool:
@@ -476,7 +477,7 @@ def _is_waiting_entry(entry: os.DirEntry[str]) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
-def _borrowed_outside(objects: str, roots: tuple[str, ...], depth: int = 0) -> str:
+def _outside_objects(objects: str, roots: tuple[str, ...], depth: int = 0) -> str:
     file = os.path.join(objects, "info", "alternates")
     text = read_regular(file, _MAX_ALTERNATES_BYTES + 1)
     if len(text) > _MAX_ALTERNATES_BYTES:
@@ -487,7 +488,7 @@ def _borrowed_outside(objects: str, roots: tuple[str, ...], depth: int = 0) -> s
         real = os.path.realpath(os.path.join(objects, line))
         if line.startswith('"') or "\0" in line or not any(is_beneath(real, root) for root in roots):
             return f"{visible(file)} makes git read the objects of another repository: {visible(line[:200])}"
-        more = _borrowed_outside(real, roots, depth + 1) if depth < _MAX_DEPTH else ""
+        more = _outside_objects(real, roots, depth + 1) if depth < _MAX_DEPTH else ""
         if more:
             return more
     return ""

@@ -1,5 +1,5 @@
-"""Resolution of the paths a model writes, the check that they are inside the workspace, and opens that no
-swapped link, pipe or device can mislead."""
+"""Resolution of paths from the model, the workspace boundary, and opens that swapped links, pipes or devices
+can't mislead."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def open_parent(directory: str | int, relative: str) -> tuple[int, str]:
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
-    """Write a file whole or not at all: a reader sees the old content or the new one, never a part. A link in
-    its place is replaced, not followed. `sync`: wait until it lasts. Raises `OSError`."""
+    """Write a file atomically: readers see the old or the new content, never a part. A link in its place is
+    replaced, not followed. `sync`: wait until the data is on the disk. Raises `OSError`."""
     folder, name = os.path.split(path)
     parent = os.open(folder or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | os.O_CLOEXEC)
     try:
@@ -250,7 +250,7 @@ class Boundary(msgspec.Struct, frozen=True):
 
 
 class Located(msgspec.Struct, frozen=True):
-    """A path and where it leads. `path` is absolute, without "." and "..", links kept; `real` has all links
+    """A path and its target. `path` is absolute, without "." and "..", links kept; `real` has all links
     followed; `inside` is decided on `real`. `shown` is for people: relative to the working directory when
     inside, with the target of a link, every odd character visible. `protected` and `secret` are reasons or
     ""."""
@@ -265,7 +265,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 def locate(boundary: Boundary, given: str) -> Located:
-    """Find out where a path leads. Raises `ToolError` for anything that cannot be a path."""
+    """Resolve a path. Raises `ToolError` for anything that cannot be a path."""
     _check(given)
     path, real = _walk(*_start(boundary, given))
     inside = is_beneath(real, boundary.root) or any(is_beneath(real, root) for root in boundary.extra)
@@ -277,7 +277,7 @@ def locate(boundary: Boundary, given: str) -> Located:
         judged = in_main_tree(path, boundary.root, boundary.main) or path
         protected = protected or protected_reason(judged, places)
         secret = secret or secret_reason(judged, places)
-    return Located(given, path, real, inside, _shown(boundary, path, real), protected, secret)
+    return Located(given, path, real, inside, _display(boundary, path, real), protected, secret)
 
 
 def is_beneath(path: str, directory: str) -> bool:
@@ -372,7 +372,7 @@ def _link_target(path: str) -> str | None:
         raise ToolError(f"cannot look at {visible(path)}: {error.strerror}") from error
 
 
-def _shown(boundary: Boundary, path: str, real: str) -> str:
+def _display(boundary: Boundary, path: str, real: str) -> str:
     text = _short(boundary, path)
     if path != real:
         text = f"{text} → {_short(boundary, real)}"

@@ -1,5 +1,5 @@
-"""Openings of the sandbox: the user's own, those a blocked command would need, and writes outside that a
-command names."""
+"""Openings of the sandbox: those of the user's rules, those a blocked command needs, and announced writes
+outside."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def _absolute(path: str, home: str) -> str:
 
 MOST_NAMED = 3
 MOST_OPENED = 6
-"""More than this is no list that anybody reads before saying yes: running outside is the honest question."""
+"""A longer list is not read before it is approved; then buddy asks to run outside instead."""
 _INCIDENTAL = pattern(
     r"(?x) .*/__pycache__(?:/.*)? | .*\.pyc(?:\.\d+)? | .*_history | .*/\.(?:lesshst|viminfo|wget-hsts) "
     r"| /dev/.* | /proc/.* | .*/\.cache/(?:fontconfig|mesa[^/]*|matplotlib)(?:/.*)? | .*/\.cache"
 )
-"""Writes that programs try and do not need."""
+"""Writes that programs attempt but do not need."""
 _COMPLAINT = pattern(r"Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES")
 _TWO_DEEP = frozenset({".cache", ".config"})
 _THREE_DEEP = frozenset({".local"})
@@ -81,10 +81,10 @@ class OpeningRequest(msgspec.Struct, frozen=True):
     reason: str
 
 
-def mattering(blocked: Blocked, ok: bool, output: str) -> Blocked:
-    """Leave out what a command plainly did without. One that failed needed all of it. Of one that ended well
-    (a pipe or `|| true` hides a failure) a refused host counts, and a refused write that the output complains
-    about by name; what a program tried in silence, and connections beside the proxy, it only probed."""
+def relevant_blocks(blocked: Blocked, ok: bool, output: str) -> Blocked:
+    """Drop the blocked accesses a command did not need. A failed command needed all of them. For a successful
+    one (a pipe or `|| true` may hide a failure) refused hosts count, and refused writes that its output
+    names; everything else was only a probe."""
     if not ok:
         return blocked
     complaints = [line for line in output.splitlines() if _COMPLAINT().search(line)]
@@ -93,7 +93,7 @@ def mattering(blocked: Blocked, ok: bool, output: str) -> Blocked:
 
 
 def opening_request(blocked: Blocked, boundary: Boundary) -> OpeningRequest | None:
-    """Work out what a blocked command needs; None where nothing of it matters."""
+    """Return the request for what a blocked command needs; None when it needs nothing."""
     paths = tuple(path for path in blocked.paths if not _INCIDENTAL().fullmatch(path))
     hosts = tuple(host for host in blocked.hosts if canonical_host(host.partition(":")[0]))
     if not paths and not hosts and not blocked.addresses:
@@ -103,12 +103,14 @@ def opening_request(blocked: Blocked, boundary: Boundary) -> OpeningRequest | No
     named = dict.fromkeys(
         (
             *(f"the host {visible(host)}" for host in hosts),
-            *(f"writing to {_shown(place or path, boundary)}" for path, place in places.items()),
+            *(f"writing to {_display(place or path, boundary)}" for path, place in places.items()),
             *(f"a connection to {visible(address)}" for address in blocked.addresses if not (hosts or paths)),
         )
     )
     outside = "" in found or not 0 < len(found) + len(hosts) <= MOST_OPENED
-    return OpeningRequest(Openings() if outside else Openings(hosts, found), outside, _listed(tuple(named)))
+    return OpeningRequest(
+        Openings() if outside else Openings(hosts, found), outside, _join_names(tuple(named))
+    )
 
 
 def _place(path: str, boundary: Boundary) -> str:
@@ -127,21 +129,21 @@ def _place(path: str, boundary: Boundary) -> str:
     return "" if protected_reason(place, known) or secret_reason(place, known) else place
 
 
-def _shown(path: str, boundary: Boundary) -> str:
+def _display(path: str, boundary: Boundary) -> str:
     if is_beneath(path, boundary.root):
         return visible(os.path.relpath(path, boundary.root))
     home = boundary.home
     return visible("~" + path[len(home) :] if is_beneath(path, home) else path)
 
 
-def _listed(named: tuple[str, ...]) -> str:
+def _join_names(named: tuple[str, ...]) -> str:
     more = len(named) - MOST_NAMED
     shown = (*named[:MOST_NAMED], *((f"{more} more",) if more > 0 else ()))
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 MOST_PLACES = 3
-"""A yes opens no more places than this: a longer list is not read."""
+"""An approval opens at most this many places, because a longer list is not read."""
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - places to compare
 
 _HOMES = ("/home", "/Users")
@@ -160,7 +162,8 @@ NO_WRITES = OutsideWrites()
 
 
 def outside_writes(writes: Sequence[Located], boundary: Boundary, *, own_tmp: bool) -> OutsideWrites:
-    """Judge what a command says it writes. `own_tmp`: the sandbox has a /tmp of its own."""
+    """Judge the writes outside the workspace that a command announces. `own_tmp`: the sandbox has its own
+    /tmp."""
     opened: dict[str, list[str]] = {}
     hidden: dict[str, str] = {}
     for one in writes:

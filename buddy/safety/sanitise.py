@@ -1,5 +1,5 @@
-"""The one sanitiser: text from anywhere, made inert before a terminal, a title, a notification, a log or a
-model sees it."""
+"""The sanitiser: makes text from any source inert before it reaches a terminal, a title, a notification, a
+log or a model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from buddy.agent.lazy_regex import pattern
 
 State = Literal["ground", "escape", "intermediate", "csi", "string", "string_escape"]
 NOTED_CHARS = 200
-"""A control string longer than this is replaced by a note of its length: it may be meant to hide text."""
+"""A longer control string is replaced by a note of its length, because it may be meant to hide text."""
 
 _SEQUENCE = pattern("(?:\x1b\\[|\x9b)[ -?]*[@-~]|[\x1b\x90\x98\x9b\x9d\x9e\x9f]")
-"""A whole control sequence (by far the commonest, so taken in one step) or the start of anything."""
+"""A whole control sequence (the most common case, so matched in one step) or the start of any other
+sequence."""
 _STRING_END = pattern("[\x07\x18\x1a\x1b\x9c\n]")
 _CSI_BODY = pattern("[ -?]*")
 _STRING_INTRODUCERS = frozenset("]PX^_k")  # k: the title of screen and tmux
 
 
 class EscapeRemover:
-    """Takes text in pieces, gives it back without escape sequences. One stream, one remover."""
+    """Removes escape sequences from text that comes in pieces. Use one per stream."""
 
     def __init__(self) -> None:
         self._state: State = "ground"
@@ -41,15 +42,15 @@ class EscapeRemover:
         at = 0
         while at < len(text):
             at = self._step(text, at)
-        return self._taken()
+        return self._take_pieces()
 
     def finish(self) -> str:
-        """Return the text due at the end: the note about a long string that was never closed."""
+        """Return the last text: a note about a long string that was never closed."""
         self._close_string()
         self._state = "ground"
-        return self._taken()
+        return self._take_pieces()
 
-    def _taken(self) -> str:
+    def _take_pieces(self) -> str:
         pieces, self._pieces = self._pieces, []
         return "".join(pieces)
 
@@ -136,7 +137,7 @@ _BLANK_LINES = pattern(r"\n(?: *\n){2,}")
 _SPACES = pattern(f" {{{MAX_SPACES + 1},}}")
 _INVISIBLE_LETTERS = frozenset({0x115F, 0x1160, 0x3164, 0xFFA0, 0x2065, *range(0xFFF0, 0xFFF9)})
 _INVISIBLE_MARKS = frozenset({0x034F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)})
-"""Those of the plane of tags are dropped with all of it."""
+"""Characters of the tag plane are dropped with the whole plane."""
 _CACHED = 0x10000
 
 
@@ -144,7 +145,7 @@ class _Table(dict[int, int | str | None]):
     """For `str.translate`: None drops a character. Filled on demand, bounded by the basic plane."""
 
     def __missing__(self, code: int) -> int | str | None:
-        value = _translated(code)
+        value = _replacement(code)
         if code < _CACHED:
             self[code] = value
         return value
@@ -153,7 +154,7 @@ class _Table(dict[int, int | str | None]):
 _TABLE = _Table()
 
 
-def _translated(code: int) -> int | str | None:
+def _replacement(code: int) -> int | str | None:
     if code in {9, 10}:
         return code
     if code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or 0xE0000 <= code <= 0xE0FFF:
@@ -184,8 +185,9 @@ def _unusual() -> re.Pattern[str]:
 
 
 class Sanitiser:
-    """Text in pieces in, inert text out. It keeps its state between pieces, so a sequence cut anywhere stays
-    inert. One stream, one sanitiser. `blank_lines` is how many blank lines in a row stay (0: any number)."""
+    """Makes text that comes in pieces inert. State is kept between pieces, so that a sequence cut anywhere
+    stays inert. Use one per stream. `blank_lines` is the number of consecutive blank lines kept (0: any
+    number)."""
 
     def __init__(self, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLANK_LINES) -> None:
         self._tab_width = tab_width
@@ -211,7 +213,7 @@ class Sanitiser:
         """Return the text that was held back: the note about blank lines or about an open sequence."""
         note = self._escapes.finish()
         rest = self._fold(note) if note else ""
-        return rest + self._counted_blank_lines()
+        return rest + self._count_blank_lines()
 
     def _inert(self, text: str) -> str:
         if not self._escapes.between_sequences or not _is_plain(text):
@@ -256,7 +258,7 @@ class Sanitiser:
             head, body = self._blank(text[:cut]), text[cut:]
             if not body:
                 return head
-            head += self._counted_blank_lines()
+            head += self._count_blank_lines()
             self._line_ends = 0
         solid = len(body.rstrip(" \n"))
         first = body.find("\n", solid)
@@ -266,10 +268,10 @@ class Sanitiser:
 
     def _fold_inside(self, text: str) -> str:
         """Runs of blank lines with something on both sides."""
-        return _long_run(self._blank_lines).sub(self._folded_run, text) if "\n" in text else text
+        return _long_run(self._blank_lines).sub(self._fold_run, text) if "\n" in text else text
 
-    def _folded_run(self, run: re.Match[str]) -> str:
-        folded = self._blank(run.group()) + self._counted_blank_lines()
+    def _fold_run(self, run: re.Match[str]) -> str:
+        folded = self._blank(run.group()) + self._count_blank_lines()
         self._line_ends = 0
         return folded
 
@@ -286,7 +288,7 @@ class Sanitiser:
         self._indent = len(tail[2]) + (0 if tail[1] else self._indent)
         return "".join(f"{part}\n" for part in parts[:room])
 
-    def _counted_blank_lines(self) -> str:
+    def _count_blank_lines(self) -> str:
         count, indent = self._swallowed, self._indent
         self._swallowed = self._indent = 0
         note = f"⟨{count} blank line{'s' if count != 1 else ''}⟩\n" if count else ""
@@ -311,8 +313,8 @@ def one_line(text: str, limit: int = MAX_TITLE_CHARS) -> str:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Text for a decision: nothing is dropped, everything that would not be seen is shown as ⟨U+202E⟩, long
-    runs of spaces as a count. With `lines` a line end stays one, and runs of blank lines become a count."""
+    """Return text for a decision: nothing is dropped, invisible characters are shown as ⟨U+202E⟩ and long
+    runs of spaces as a count. With `lines`, line ends stay and runs of blank lines become a count."""
     if text.isascii() and text.isprintable() and " " * (MAX_SPACES + 1) not in text:
         return text
     shown: list[str] = []
@@ -334,7 +336,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_mark(sign: str) -> bool:
-    """Characters that take no cell of their own. The Hangul vowels and finals join the syllable before
+    """Tell whether a character takes no cell of its own. Hangul vowels and finals join the syllable before
     them."""
     if sign < "\u0300":
         return False
@@ -344,8 +346,8 @@ def _is_mark(sign: str) -> bool:
 
 
 def _is_seen(sign: str, marks: int) -> bool:
-    """Tell whether a character is recognisable by looking at it. The brackets of our own notation are not:
-    they could be forged. Up to two marks on a letter are spelling; more, or an enclosing one, are not."""
+    """Tell whether a character can be shown as it is. The brackets of our own notation can't, because they
+    could be forged. Up to two marks on a letter are spelling; more, or an enclosing one, are not."""
     if sign < "\x7f":
         return sign >= " "
     if sign in "⟨⟩\u2800" or _TABLE[ord(sign)] != ord(sign):
@@ -367,12 +369,12 @@ MAX_SOURCE_CHARS = 300
 
 
 def new_id() -> str:
-    """Return a delimiter's id nobody can guess."""
+    """Return an unguessable id for a delimiter."""
     return os.urandom(8).hex()
 
 
-def untrusted(text: str, source: str, id: str) -> str:
-    """Return the text between delimiters, with a word on what it is. `source` says where it came from."""
+def delimit_untrusted_text(text: str, source: str, id: str) -> str:
+    """Wrap untrusted text in delimiters with a note that it is data. `source` is its origin."""
     inside = text.replace(id, "⟨id⟩")
     return (
         f"Content from {one_line(source, MAX_SOURCE_CHARS)} follows. "

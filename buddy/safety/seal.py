@@ -1,5 +1,5 @@
-"""Message authentication with a key of the person's: proof that a file's content was written by this person's
-buddy, for one purpose and one place. A repository can carry anything; it cannot carry a valid seal."""
+"""Seals: message authentication codes with the person's key. They prove that this person's buddy wrote a
+file, for one purpose and one place; a repository can't bring a valid one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEAL_LENGTH = 32
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """A key for one purpose. Keys derived with other fields know nothing of each other."""
+    """A key for one purpose. Keys derived with different fields are independent."""
 
     key: bytes
 
@@ -34,5 +34,5 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 def random_seal() -> Seal:
-    """Return a key nobody else has: what is sealed with it is trusted within this process alone."""
+    """Return a random key: its seals are valid in this process only."""
     return Seal(os.urandom(32))

@@ -1,9 +1,8 @@
-"""The folders the user trusts, recorded outside of them.
+"""The store of trusted folders, kept outside of them.
 
-A folder is its real path and, where it is a repository, the identity of its .git: another clone put in the
-same place is asked about again, a repository inside a trusted one as well. What was trusted is kept word for
-word, so that a change is shown as a difference and asked about. A store that cannot be read trusts nobody,
-and says so.
+A folder is identified by its real path and, for a repository, by its .git: another clone in the same place
+needs a new answer, and so does a repository inside a trusted one. The trusted texts are kept, so that a
+change can be shown as a diff and asked about. An unreadable store trusts no folder and reports why.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; impor
 
 MAX_STORE_BYTES = 20_000_000
 MAX_TEXT_CHARS = 65_536
-"""Longer texts are kept as their hash only: the change is noticed, the difference not shown."""
+"""Only the hash of a longer text is kept: a change is noticed, but shown without a diff."""
 
 
 class Folder(msgspec.Struct, frozen=True):
@@ -37,14 +36,14 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """Something that was trusted, as it was."""
+    """A trusted setting or file, in the version that was trusted."""
 
     digest: str
     text: str
 
 
 class TrustChange(msgspec.Struct, frozen=True):
-    """Something trusted that is not what it was; `diff` is unified, "" where it cannot be shown."""
+    """A change of a trusted setting or file; `diff` is unified, "" where it cannot be shown."""
 
     name: str
     kind: Literal["new", "changed"]
@@ -131,7 +130,7 @@ class TrustStore:
             change for name in sorted(things) if (change := _change(name, known.get(name), things[name]))
         )
 
-    def refused(self, folder: Folder, things: Mapping[str, str]) -> bool:
+    def is_refused(self, folder: Folder, things: Mapping[str, str]) -> bool:
         """Tell whether the user refused exactly these things; the question is not repeated then."""
         stored = self._read()
         record = stored.folders.get(folder.root) if isinstance(stored, _Stored) else None
@@ -151,7 +150,7 @@ class TrustStore:
             return f"the trust file {self._path} lies in the folder itself, so it cannot be remembered"
         record = _Record(folder.identity, trusted, now, {name: _thing(text) for name, text in things.items()})
         try:
-            with self._locked():
+            with self._lock():
                 stored = self._read()
                 if isinstance(stored, str):
                     return stored
@@ -161,7 +160,7 @@ class TrustStore:
         return ""
 
     def _read(self) -> _Stored | str:
-        """Return the file, or why it cannot be believed."""
+        """Return the content, or the reason why it can't be trusted."""
         try:
             found = os.lstat(self._path)
             data = read_regular(self._path, MAX_STORE_BYTES)
@@ -183,7 +182,7 @@ class TrustStore:
         )
 
     @contextlib.contextmanager
-    def _locked(self) -> Generator[None]:
+    def _lock(self) -> Generator[None]:
         make_private_folders(os.path.dirname(self._path))
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{self._path}.lock", flags, 0o600)

@@ -1,7 +1,7 @@
-"""The things trust is about: what in a folder could run something or change what may run.
+"""The files of a folder that its trust covers: those that could run something or change what may run.
 
-Read without waiting; what cannot be read is named all the same, so that a change of it is noticed. A link is
-the link and what it leads to.
+They are read without blocking. An unreadable file is listed too, so that a change is noticed. A link counts
+with its target.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
 SETTINGS = "buddy.toml"
 PLUGIN_FOLDER = ".buddyx/ext"
-"""All that this version puts in force. What a later version uses is new to the person then, and asked
-about."""
+"""Everything this version uses. A later version asks about what it uses in addition."""
 
 
 def trusted_things(root: str) -> dict[str, str]:
@@ -34,12 +33,12 @@ def trusted_things(root: str) -> dict[str, str]:
 
 
 def _all_things(root: str) -> Iterator[tuple[str, str]]:
-    for name in (*_spelled(root), *_beneath(root, PLUGIN_FOLDER)):
+    for name in (*_spellings(root), *_beneath(root, PLUGIN_FOLDER)):
         yield name, _text(root, name)
 
 
-def _spelled(root: str) -> list[str]:
-    """buddy.toml in any letter case: a file system that ignores case opens it under the usual name."""
+def _spellings(root: str) -> list[str]:
+    """Return the spellings of buddy.toml in the folder: a file system that ignores case opens any of them."""
     try:
         return sorted(name for name in os.listdir(root) if name.lower() == SETTINGS)
     except OSError:
@@ -65,7 +64,7 @@ def _text(root: str, name: str) -> str:
     try:
         if os.path.islink(path):
             return _behind(root, path)
-        return _shown(read_beneath(root, name))
+        return _display(read_beneath(root, name))
     except (OSError, ToolError) as error:
         return f"(cannot be read: {error})"
 
@@ -80,10 +79,10 @@ def _behind(root: str, path: str) -> str:
     data = read_regular(real)
     if not is_beneath(real, os.path.realpath(root)):
         return f"{said}\n({len(data)} bytes outside this folder, SHA-256 {hashlib.sha256(data).hexdigest()})"
-    return f"{said}\n{_shown(data)}"
+    return f"{said}\n{_display(data)}"
 
 
-def _shown(data: bytes) -> str:
+def _display(data: bytes) -> str:
     if len(data) > MAX_THING_BYTES:
         return f"({len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()})"
     return data.decode("utf-8", "replace")

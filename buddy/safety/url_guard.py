@@ -1,5 +1,5 @@
-"""Guard for web addresses: parsed strictly, judged by the addresses they really lead to and by what they
-may carry away."""
+"""The guard for web addresses: strict parsing, checks of the resolved addresses, and of data a URL may carry
+away."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def not_public(address: Address, exceptions: Sequence[Network] = ()) -> str:
     if any(address in network for network in exceptions):
         return ""
     if isinstance(address, ipaddress.IPv4Address):
-        return _listed(address, _V4)
+        return _reason_in(address, _V4)
     if address not in _V6_GLOBAL:
         return "not a public IPv6 address"
     if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
         return "a tunnel into a private network"
-    return _listed(address, _V6)
+    return _reason_in(address, _V6)
 
 
-def _listed(address: Address, table: Sequence[tuple[str, str]]) -> str:
+def _reason_in(address: Address, table: Sequence[tuple[str, str]]) -> str:
     return next((reason for network, reason in table if address in ipaddress.ip_network(network)), "")
 
 

@@ -1,4 +1,4 @@
-"""Wildcards as regular expressions whose time is bounded.
+"""Wildcards as regular expressions with bounded running time.
 
 `re` tries every way to divide a text among the stars of `.*a.*a.*b`, which takes years for 200 letters. Only
 the last star needs a second try: if the whole can match, it also matches where each star before takes as

@@ -1,7 +1,7 @@
-"""The person's spending of today, in all sessions and processes: one small file a day that each appends to.
+"""Today's spending over all sessions and processes, in one small file a day that each process appends to.
 
-Not part of a session: losing it loses a count, no work. So it is written without waiting for the disk (60
-bytes, 20 µs), and where it can't be written this process still counts its own.
+It is not part of a session, and losing it loses no work: it is written without waiting for the disk (60
+bytes, 20 µs). Where it can't be written, this process still counts its own spending.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ PREFIX = "spent-"
 
 
 def local_date() -> str:
-    """Today, where this person is."""
+    """Return today's date in the local time zone."""
     return datetime.now().astimezone().date().isoformat()
 
 
 class DaySpending:
-    """Dollars since midnight. `today` is the local date and is asked each time: a session may last longer."""
+    """The dollars spent since midnight. `today` is called each time, because a session may last past
+    midnight."""
 
     def __init__(self, folder: str, today: Callable[[], str] = local_date) -> None:
         self._folder = folder
@@ -33,7 +34,7 @@ class DaySpending:
         self._unwritten = 0.0
 
     def add(self, usd: float) -> None:
-        """A reply was paid for."""
+        """Add the cost of a reply."""
         path = self._path()
         try:
             descriptor = self._open(path)
@@ -47,8 +48,8 @@ class DaySpending:
         finally:
             os.close(descriptor)
 
-    def spent(self) -> float:
-        """Return dollars of today so far. Reads only what was appended since it was asked last."""
+    def spent_today(self) -> float:
+        """Return today's dollars so far. Reads only the bytes appended since the last call."""
         path = self._path()
         try:
             with open(path, "rb") as file:

@@ -1,5 +1,5 @@
-"""A session as something to read or to give away: Markdown, HTML, JSON. Every text goes through the `redact`
-function it is given, because what leaves the machine shows no keys."""
+"""Export of a session as Markdown, HTML or JSON. Every text passes the `redact` argument, because an export
+may leave the machine."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class _ExportBlock(msgspec.Struct, frozen=True):
     code: bool
 
 
-def exported(state: SessionState, form: ExportFormat, redact: Redact) -> str:
+def export_session(state: SessionState, form: ExportFormat, redact: Redact) -> str:
     """Return the whole session as text of this format."""
     match form:
         case "json":
-            plain = _redacted(msgspec.to_builtins(state), redact)
+            plain = _redact_all(msgspec.to_builtins(state), redact)
             return json.dumps(plain, ensure_ascii=True, indent=2) + "\n"
         case "markdown":
             return _markdown(state, redact)
@@ -55,14 +55,14 @@ def exported(state: SessionState, form: ExportFormat, redact: Redact) -> str:
             return _html(state, redact)
 
 
-def _redacted(value: Any, redact: Redact) -> Any:
+def _redact_all(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
-        return {redact(key): _redacted(inner, redact) for key, inner in items}
+        return {redact(key): _redact_all(inner, redact) for key, inner in items}
     if isinstance(value, list | tuple):
-        return [_redacted(inner, redact) for inner in cast(Sequence[Any], value)]
+        return [_redact_all(inner, redact) for inner in cast(Sequence[Any], value)]
     return value
 
 
@@ -78,15 +78,15 @@ def _blocks(message: Message) -> list[_ExportBlock]:
     match message:
         case UserMessage():
             who = "You" if message.origin != "note" else "Note"
-            return _titled(who, [_part(part) for part in message.parts])
+            return _with_title(who, [_part(part) for part in message.parts])
         case AssistantMessage():
-            return _titled(message.model, [_part(part) for part in message.parts])
+            return _with_title(message.model, [_part(part) for part in message.parts])
         case ToolMessage():
             return [_ExportBlock(f"Result of {message.name} ({message.status})", message.text, code=True)]
 
 
-def _titled(title: str, blocks: list[_ExportBlock]) -> list[_ExportBlock]:
-    """Text under a title of something else would look as if it belonged to that."""
+def _with_title(title: str, blocks: list[_ExportBlock]) -> list[_ExportBlock]:
+    """Give the first block a title, so that it does not seem to belong to the block before."""
     return [
         msgspec.structs.replace(block, title=title)
         if not block.title and (at == 0 or blocks[at - 1].title)

@@ -1,5 +1,5 @@
-"""The file operations sessions are made of, as a record of functions: what a test replaces to make a disk
-fail, or a process die, at any one of them."""
+"""The file operations of sessions as a record of functions, which tests replace to make a disk fail or a
+process die."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _sync(descriptor: int) -> None:
-    """Until the bytes are on the medium. macOS answers fsync from the drive's cache."""
+    """Wait until the bytes are on the medium. On macOS `fsync` returns when they are in the drive's cache."""
     if fcntl is not None and sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     elif sys.platform == "linux":
@@ -52,20 +52,21 @@ def _sync_directory(path: str) -> None:
 
 
 def _identity(target: str | int) -> Identity:
-    """Of a path (not followed when it is a link) or an open file."""
+    """Return the identity of a path (a link is not followed) or of an open file."""
     found = os.fstat(target) if isinstance(target, int) else os.lstat(target)
     return found.st_dev, found.st_ino
 
 
 def _flock(descriptor: int) -> None:
-    """An exclusive lock that ends with the process. Raises `BlockingIOError` when another holds it."""
+    """Take an exclusive lock that ends with the process. Raises `BlockingIOError` when another process holds
+    it."""
     if fcntl is None:
         raise OSError("this system has no flock")
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class JournalFiles(msgspec.Struct, frozen=True):
-    """Every way in which sessions touch the disk."""
+    """All disk operations of sessions."""
 
     open: Callable[[str, int], int] = _open
     read: Callable[[int, int, int], bytes] = os.pread
@@ -81,8 +82,8 @@ class JournalFiles(msgspec.Struct, frozen=True):
     flock: Callable[[int], None] = _flock
 
     @contextlib.contextmanager
-    def opened(self, path: str, flags: int) -> Generator[int]:
-        """An open file for the length of a block."""
+    def open_file(self, path: str, flags: int) -> Generator[int]:
+        """Open a file for a `with` block."""
         descriptor = self.open(path, flags)
         try:
             yield descriptor
@@ -90,7 +91,7 @@ class JournalFiles(msgspec.Struct, frozen=True):
             self.close(descriptor)
 
     def write_all(self, descriptor: int, data: bytes, offset: int) -> None:
-        """Write everything: the operating system may take less than it was given."""
+        """Write all bytes; the operating system may accept fewer in one call."""
         view = memoryview(data)
         while view:
             written = self.write(descriptor, view, offset)
@@ -100,11 +101,11 @@ class JournalFiles(msgspec.Struct, frozen=True):
 
     def read_all(self, path: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file between two offsets, the whole of it by default."""
-        with self.opened(path, os.O_RDONLY) as descriptor:
+        with self.open_file(path, os.O_RDONLY) as descriptor:
             return self.read_open(descriptor, start, end)
 
     def read_open(self, descriptor: int, start: int = 0, end: int | None = None) -> bytes:
-        """As `read_all`, of a file that is open already."""
+        """Do the same as `read_all`, for an open file."""
         wanted = (os.fstat(descriptor).st_size if end is None else end) - start
         pieces: list[bytes] = []
         while wanted > 0 and (piece := self.read(descriptor, wanted, start)):
@@ -113,11 +114,11 @@ class JournalFiles(msgspec.Struct, frozen=True):
         return b"".join(pieces)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put a whole file in place so that a reader sees the old or the new one, never a part: a private
-        temporary file beside it, synced, renamed, the directory synced."""
+        """Replace a file atomically: write a private temporary file beside it, sync, rename, sync the
+        directory."""
         temporary = f"{path}.{os.urandom(6).hex()}.tmp"
         try:
-            with self.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            with self.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 self.write_all(descriptor, data, 0)
                 self.sync(descriptor)
             self.rename(temporary, path)

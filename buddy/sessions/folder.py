@@ -15,7 +15,7 @@ SESSION_ID = pattern(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}")
 
 
 class FolderError(Exception):
-    """A folder can't be used. The message says which and what to do."""
+    """An unusable folder. The message names it and says what to do."""
 
 
 def workspace_root(start: str) -> str:
@@ -38,7 +38,7 @@ def new_session_id() -> str:
 
 
 def make_private(path: str) -> None:
-    """Create a folder only its owner can enter, with its parents. One that exists stays as it is. Raises
+    """Create a folder, and its parents, that only its owner can enter. An existing one is not changed. Raises
     `FolderError`."""
     if not os.path.isdir(path):
         make_private_folders(os.path.dirname(path))
@@ -71,7 +71,7 @@ def make_exports_folder(root: str, files: JournalFiles) -> str:
 
 
 def check_real(path: str) -> None:
-    """Raise `FolderError` unless this is a directory, and not a link to one."""
+    """Raise `FolderError` unless the path is a directory and no link."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -86,8 +86,8 @@ _NOT_FOLLOWED = frozenset({"journal.jsonl", "journal.torn", "snapshot.json", "lo
 
 
 def check_session_folder(directory: str) -> None:
-    """Raise `FolderError` where a session's folder, or a folder in it, holds a symbolic link that could lead
-    writes elsewhere. Its files are opened without following links anyway."""
+    """Raise `FolderError` for a symbolic link in a session's folder or its subfolders, which could redirect
+    writes. Files are opened without following links anyway."""
     check_real(directory)
     for folder in (directory, *_folders_in(directory)):
         with os.scandir(folder) as entries:
@@ -134,5 +134,5 @@ def _make(path: str) -> bool:
 def _ignore(folder: str, files: JournalFiles) -> None:
     with contextlib.suppress(FileExistsError):
         path = os.path.join(folder, ".gitignore")
-        with files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        with files.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             files.write_all(descriptor, b"*\n", 0)

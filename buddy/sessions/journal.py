@@ -1,5 +1,4 @@
-"""The journal being written: records go in on the event loop, one thread brings each batch to the disk
-whole or not at all."""
+"""The journal writer: records are appended on the event loop; one thread writes each batch atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from buddy.sessions.line_codec import checksum, encode
 
 
 class Appender:
-    """An open journal. Owned by the thread that writes; nothing here waits for anybody else.
+    """An open journal file. Owned by the writing thread.
 
     `end` is where the good bytes end. After a failure the file is cut back to it, at once where that works,
     otherwise before the next write, so that a reader never finds half a line in the middle.
@@ -35,8 +34,8 @@ class Appender:
         self._identity = files.identity(self._descriptor)
 
     def append(self, data: bytes) -> None:
-        """Add whole lines, synced. Raises `OSError`; nothing of `data` is then in the file, or it will be
-        taken out before anything else is written."""
+        """Append whole lines and sync. After an `OSError` nothing of `data` is in the file, or it will be cut
+        off before the next write."""
         if self._ragged:
             self._files.truncate(self._descriptor, self.end)
         self._ragged = True
@@ -53,8 +52,8 @@ class Appender:
         self.end += len(data)
 
     def move(self, path: str) -> None:
-        """Go on in a new file that begins with everything in this one; works for a file that was deleted, as
-        long as it is open. Raises `OSError`, and then nothing has changed."""
+        """Continue in a copy of this file at `path`. Works for a deleted file that is still open. After an
+        `OSError` nothing has changed."""
         data = self._files.read_open(self._descriptor, 0, self.end)
         if len(data) < self.end:
             raise OSError(f"expected {self.end} bytes in {self.path}, found {len(data)}")
@@ -65,15 +64,15 @@ class Appender:
         self._identity = self._files.identity(descriptor)
 
     def close(self) -> None:
-        """Let go of the file. A second time does nothing."""
+        """Close the file. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             with contextlib.suppress(OSError):
                 self._files.close(descriptor)
 
     def _check_place(self) -> None:
-        """Bytes in a file that nobody finds again are not saved: its folder was deleted, replaced, or taken
-        over by another process. One lstat, about 2 µs."""
+        """Raise `OSError` when the file was deleted, replaced or taken over, because its bytes would be lost.
+        One lstat, about 2 µs."""
         try:
             in_place = self._files.identity(self.path) == self._identity
         except (FileNotFoundError, NotADirectoryError):
@@ -85,16 +84,17 @@ class Appender:
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
 LINGER_S = 0.005
-"""How long a record nobody waits for lingers, for company: a tool turn has three of them."""
+"""The time a record that nobody awaits may wait, so that several are written together: a tool turn has
+three."""
 
 
 class NotSavedError(Exception):
-    """Records could not be brought to the disk before the journal was closed."""
+    """Records could not be saved before the journal was closed."""
 
 
 class SaveState(msgspec.Struct, frozen=True):
-    """Tells whether everything so far is on the disk or on an ordinary way there. Otherwise `reason` is what
-    the disk said, and `waiting` how many records are in memory alone."""
+    """The state of saving. `saved`: everything is on the disk or on its normal way there. Otherwise `reason`
+    is the disk's error, and `waiting` the number of records that are only in memory."""
 
     saved: bool
     reason: str = ""
@@ -102,7 +102,7 @@ class SaveState(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A line that is on the disk: its number, where it starts, its checksum. Number 0 is the empty file."""
+    """A saved line: its number, offset and checksum. Number 0 stands for the empty file."""
 
     number: int
     start: int
@@ -180,9 +180,9 @@ class Journal:
     def append(
         self, kind: str, data: object, task_id: int = 0, *, linger_s: float = 0.0
     ) -> asyncio.Future[int]:
-        """Number a record and hand it to the thread. The future resolves to the number once the record is on
-        the disk; nobody has to wait for it, and where nobody does, it may linger. Raises `NotSavedError` when
-        the journal is closed."""
+        """Number a record and queue it. The future resolves to the number once the record is on the disk.
+        `linger_s` lets it wait for others to be written with it. Raises `NotSavedError` when the journal is
+        closed."""
         if self._closing:
             raise NotSavedError(f"the journal {self.path} is closed; a {kind} record came too late")
         self.last_at = max(self._clock(), self.last_at)
@@ -209,14 +209,14 @@ class Journal:
             await self._flushes[-1].flushed
 
     async def move_to(self, path: str) -> None:
-        """Save elsewhere: a new file with all that was saved, going on with what waits. Raises `OSError`."""
+        """Continue in a new file with everything saved so far and what still waits. Raises `OSError`."""
         moved: asyncio.Future[None] = self._loop.create_future()
         self._move = _Move(path, moved)
         self._ring()
         await moved
 
     async def close(self) -> None:
-        """Write what waits, once more where the disk refused, and end the thread. Raises `NotSavedError`
+        """Write the waiting records, retry once after a failure, and end the thread. Raises `NotSavedError`
         when records are lost with this."""
         self._closing = True
         self._ring()
@@ -228,7 +228,7 @@ class Journal:
             )
 
     def _work(self) -> None:
-        """The thread: whole batches, in order, until the journal is closed."""
+        """Write batches in order until the journal is closed. Runs in the thread."""
         pause_s = 0.0
         reason = "the writer ended"
         try:
@@ -242,11 +242,11 @@ class Journal:
                 except OSError as error:
                     reason = str(error)
                     pause_s = min(max(pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
-                    self._post(self._refused, reason)
+                    self._post(self._note_failure, reason)
                 if closing and (pause_s or not self._waiting):
                     return
         finally:
-            self._post(self._given_up, reason)
+            self._post(self._give_up, reason)
 
     def _ring_within(self, seconds: float) -> None:
         until = self._loop.time() + seconds
@@ -258,15 +258,15 @@ class Journal:
             self._linger = self._loop.call_at(until, self._ring)
 
     def _ring(self) -> None:
-        """Let the thread take everything that waits."""
+        """Wake the thread."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
         self._bell.put(None)
 
     def _next(self, pause_s: float) -> tuple[list[_Waiting], _Move | None, bool]:
-        """Return what to do next. After a failure new records wait out the pause; a move or the end do
-        not."""
+        """Return the next batch, the move, and whether to end. After a failure new records wait out the
+        pause; a move or the end do not."""
         until = time.monotonic() + pause_s
         with contextlib.suppress(queue.Empty):
             while not self._closing:
@@ -289,7 +289,7 @@ class Journal:
         with self._lock:
             for _ in batch:
                 self._waiting.popleft()
-        self._post(self._written, batch, position)
+        self._post(self._confirm, batch, position)
 
     def _carry_out(self, move: _Move) -> None:
         try:
@@ -302,7 +302,7 @@ class Journal:
         with contextlib.suppress(RuntimeError):  # the loop ended without closing the journal
             self._loop.call_soon_threadsafe(call, *args)
 
-    def _written(self, batch: list[_Waiting], position: Position) -> None:
+    def _confirm(self, batch: list[_Waiting], position: Position) -> None:
         self.position = position
         self._acknowledged = position.number
         for waiting in batch:
@@ -313,10 +313,10 @@ class Journal:
             _resolve(flush.flushed)
         self._show(SaveState(saved=True))
 
-    def _refused(self, reason: str) -> None:
+    def _note_failure(self, reason: str) -> None:
         self._show(SaveState(saved=False, reason=reason, waiting=len(self._waiting)))
 
-    def _given_up(self, reason: str) -> None:
+    def _give_up(self, reason: str) -> None:
         self._closing = True
         error = NotSavedError(f"{len(self._waiting)} records could not be written to {self.path}: {reason}")
         for waiting in self._waiting:

@@ -1,5 +1,4 @@
-"""Lines of a journal: ASCII JSON with a number and a checksum, and the scan that tells good lines from
-damaged ones."""
+"""Lines of a journal: ASCII JSON with a number and a checksum, and the scan for damaged ones."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _JSON = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A decoded line. `data` is not looked into yet (see `payload`). `at` is wall time, `task_id` 0 when it
+    """A decoded line. `data` is not decoded yet (see `payload`). `at` is wall time, `task_id` 0 when it
     concerns the whole session."""
 
     number: int
@@ -35,7 +34,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class LineError(ValueError):
-    """A line that is damaged. The message says how."""
+    """A damaged line. The message says why."""
 
 
 class _Envelope(msgspec.Struct):
@@ -56,19 +55,19 @@ class _LooseEnvelope(msgspec.Struct):
 
 @functools.cache
 def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
-    """Made at the first use: all of them together cost the start of the program 4 ms."""
+    """Return a cached decoder, made at its first use: all of them together would add 4 ms to the start."""
     return msgspec.json.Decoder(record)
 
 
 def encode(number: int, kind: str, task_id: int, at: float, data: object, seal: Seal | None = None) -> bytes:
     """Return a line with its line feed, sealed where there is a seal. The standard library writes the JSON,
-    because lone surrogates, which model and tool output contains, must come back as they were."""
+    because lone surrogates in model and tool output must survive."""
     record = {"n": number, "kind": kind, "task": task_id, "at": at, "data": msgspec.to_builtins(data)}
     return complete(_JSON.encode(record).encode("ascii")[1:-1], seal)
 
 
 def complete(fields: bytes, seal: Seal | None = None) -> bytes:
-    """Return the line whose fields behind the checksum are these, without the closing brace."""
+    """Return a line from its fields after the checksum, which come without the closing brace."""
     mac = b'%s%s"' % (_MAC, seal.of(fields).encode("ascii")) if seal is not None else b""
     body = b"%s%s}" % (fields, mac)
     return b'{"crc":"%08x",%s\n' % (zlib.crc32(body), body)
@@ -103,7 +102,7 @@ def is_sealed(line: bytes, seal: Seal) -> bool:
 
 
 def _decode_slowly(line: bytes) -> Line:
-    """msgspec refuses lone surrogates and NaN; the standard library takes them."""
+    """Decode with the standard library, which accepts lone surrogates and NaN; msgspec refuses them."""
     try:
         found = msgspec.convert(json.loads(line), _LooseEnvelope)
     except (ValueError, RecursionError) as error:
@@ -159,7 +158,7 @@ def scan(data: bytes, offset: int = 0, after: int = 0, seal: Seal | None = None)
     last = after
     for start, raw, end in _split(data):
         try:
-            found = _decoded(raw, offset + start, offset + end, seal)
+            found = _decode_line(raw, offset + start, offset + end, seal)
         except LineError as error:
             open_problems.append(f"bytes {offset + start} to {offset + end} are damaged: {error}")
             continue
@@ -181,7 +180,7 @@ def first_line(data: bytes) -> Line | None:
     """Return the first good line; the others are not looked at."""
     for start, raw, end in _split(data):
         with suppress(LineError):
-            return _decoded(raw, start, end).line
+            return _decode_line(raw, start, end).line
     return None
 
 
@@ -189,7 +188,7 @@ def last_line(data: bytes) -> Line | None:
     """Return the last good line of bytes that may begin within one; the others are not looked at."""
     for raw in reversed(data.split(b"\n")):
         with suppress(LineError):
-            return _decoded(raw.rstrip(b"\r"), 0, 0).line
+            return _decode_line(raw.rstrip(b"\r"), 0, 0).line
     return None
 
 
@@ -204,9 +203,9 @@ def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:
         start = end
 
 
-def _decoded(raw: bytes, start: int, end: int, seal: Seal | None = None) -> JournalLine:
-    """Return a line, or the good line at the end of a damaged one: what a dying process began and a later one
-    appended to. Nothing inside a JSON text can look like a line's start, because its quotes are escaped."""
+def _decode_line(raw: bytes, start: int, end: int, seal: Seal | None = None) -> JournalLine:
+    """Decode a line, or the good line at the end of a damaged one, which a dying process began and a later
+    one appended to. No text inside JSON looks like the start of a line, because its quotes are escaped."""
     try:
         return JournalLine(decode(raw, seal), raw, start, end)
     except LineError:

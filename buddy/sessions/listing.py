@@ -1,5 +1,5 @@
-"""A list of the sessions, without loading them: the first line, the last one, and the few lines that name
-things, found by their fixed beginning."""
+"""The list of sessions, without loading them: only the first line, the last one, and the lines with names and
+titles are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from buddy.sessions.records import VERSION, Renamed, SessionHeader
 TAIL_BYTES = 65_536
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
 _ANSWER = b'"role":"assistant"'
-"""Unescaped it stands in records of replies only."""
+"""These bytes occur unescaped only in records of replies."""
 _KIND = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(\w+)"')
 _SAYS_NOTHING = frozenset({b"session", b"task", b"grant", b"budget", b"focus"})
 
@@ -46,11 +46,11 @@ class SessionSummary(msgspec.Struct, frozen=True):
     answered: bool = True
 
     def matters(self) -> bool:
-        """Tell whether a person looks for it in a list: a conversation, or one that was named."""
+        """Tell whether a person would look for it: it has a conversation or a name."""
         return bool(self.name) or self.locked or (self.answered and not self.headless)
 
     def marks(self) -> str:
-        """Say in a few words what keeps a person from going on in it."""
+        """Say in a few words what prevents continuing it."""
         known = {
             "in use": self.locked,
             "made in another folder": bool(self.made_in),
@@ -61,7 +61,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
 
 class Brief(msgspec.Struct, frozen=True):
-    """The facts that choosing a session needs."""
+    """The facts needed to choose a session."""
 
     session_id: str
     directory: str
@@ -69,7 +69,7 @@ class Brief(msgspec.Struct, frozen=True):
     foreign: bool
     made_in: str = ""
     has_said: bool = False
-    """Known to hold a task, although its journal does not tell."""
+    """It is known to hold a task, although its journal does not show it."""
 
 
 def brief(sessions: str, signer: Signer, files: JournalFiles, workspace: str) -> list[Brief]:
@@ -112,9 +112,9 @@ def _is_own(session_id: str, header: SessionHeader | None, signer: Signer, works
 
 
 def newest_at(sessions: str, signer: Signer, files: JournalFiles, workspace: str) -> float:
-    """When the newest of this person's sessions was last saved; 0 when there is none. A start asks this: of
-    most sessions it reads the end only."""
-    for last_at, session_id in last_saved(sessions, files):
+    """Return the time when the newest of this person's sessions was last saved; 0 when there is none. Every
+    start calls this, so only the end of most sessions is read."""
+    for last_at, session_id in save_times(sessions, files):
         with contextlib.suppress(OSError):
             header = read_header(os.path.join(sessions, session_id, JOURNAL), files)
             if _is_own(session_id, header, signer, workspace):
@@ -122,8 +122,9 @@ def newest_at(sessions: str, signer: Signer, files: JournalFiles, workspace: str
     return 0.0
 
 
-def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
-    """When each session was last saved, and its id, whoever made it; the newest first."""
+def save_times(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
+    """Return the time of the last save and the id of every session, newest first, including those of other
+    people."""
     found: list[tuple[float, str]] = []
     for session_id in _ids(sessions):
         with contextlib.suppress(OSError):
@@ -132,22 +133,21 @@ def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
 
 
 def is_blank(session: Brief, files: JournalFiles) -> bool:
-    """Tell whether nothing was ever said or done in it: buddy was started, and killed before its first
-    prompt. Raises `OSError`."""
+    """Tell whether a session is empty: buddy was killed before the first prompt. Raises `OSError`."""
     if session.has_said:
         return False
-    with files.opened(os.path.join(session.directory, JOURNAL), os.O_RDONLY) as descriptor:
+    with files.open_file(os.path.join(session.directory, JOURNAL), os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         data = files.read_open(descriptor, 0, size) if size <= TAIL_BYTES else b""
     return size <= TAIL_BYTES and _SAYS_NOTHING.issuperset(_KIND().findall(data))
 
 
 def summary(session: Brief, files: JournalFiles) -> SessionSummary:
-    """Return the details of one. Raises `OSError`."""
+    """Return the details of a session. Raises `OSError`."""
     path = os.path.join(session.directory, JOURNAL)
     header = read_header(path, files)
     data = files.read_all(path)
-    renamed, tasks = _named(data)
+    renamed, tasks = _name_and_task_count(data)
     return SessionSummary(
         session_id=session.session_id,
         directory=session.directory,
@@ -179,8 +179,9 @@ def _ids(sessions: str) -> list[str]:
 
 
 def _last_at(path: str, files: JournalFiles) -> float:
-    """Of the last good record: in the tail, or, when that is within one huge record, in the whole."""
-    with files.opened(path, os.O_RDONLY) as descriptor:
+    """Return the time of the last good record; reads the whole file only when the tail lies inside one huge
+    record."""
+    with files.open_file(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         for start in (size - 4096, size - TAIL_BYTES, 0):
             line = last_line(files.read_open(descriptor, max(0, start), size))
@@ -189,7 +190,7 @@ def _last_at(path: str, files: JournalFiles) -> float:
     return 0.0
 
 
-def _named(data: bytes) -> tuple[Renamed, int]:
+def _name_and_task_count(data: bytes) -> tuple[Renamed, int]:
     """Return the last name, and how many tasks there are."""
     renamed = Renamed("", "")
     tasks: set[bytes] = set()

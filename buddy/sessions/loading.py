@@ -1,5 +1,5 @@
-"""A session read back: snapshot and the journal lines behind it, or the journal alone, put right so that
-it can go on."""
+"""Loading of a session from its snapshot and later journal lines, or from the journal alone, and its
+repair."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def snapshot_of(
     )
 
 
-def encoded(snapshot: AgentSessionSnapshot, seal: Seal | None = None) -> bytes:
-    """Return the file's bytes. Message by message with a pause between: run in a thread, it must not keep the
-    interpreter from the event loop for the 100 ms that a large session takes in one piece."""
+def encode_snapshot(snapshot: AgentSessionSnapshot, seal: Seal | None = None) -> bytes:
+    """Encode a snapshot, message by message with pauses: in one piece a large session would keep the
+    interpreter from the event loop for 100 ms, even from a thread."""
     bare = msgspec.structs.replace(snapshot, histories=())
     front = _json(
         {"n": snapshot.last_number, "kind": "snapshot", "task": 0, "at": snapshot.last_at, "data": bare}
@@ -102,8 +102,8 @@ def _json(value: Any) -> str:
 def write_snapshot(
     directory: str, snapshot: AgentSessionSnapshot, files: JournalFiles, seal: Seal | None = None
 ) -> int:
-    """Put it in place, whole or not at all; its size. Blocks: run it in a thread. Raises `OSError`."""
-    data = encoded(snapshot, seal)
+    """Write a snapshot atomically; return its size. Blocks: run it in a thread. Raises `OSError`."""
+    data = encode_snapshot(snapshot, seal)
     files.replace(os.path.join(directory, NAME), data)
     return len(data)
 
@@ -111,8 +111,8 @@ def write_snapshot(
 def read_snapshot(
     directory: str, session_id: str, files: JournalFiles, seal: Seal | None = None
 ) -> tuple[AgentSessionSnapshot | None, str]:
-    """Return the snapshot, None when there is none that can be used; and why a file that is there can't. With
-    `seal` only a sealed one is used."""
+    """Return the snapshot, or None and the reason why an existing file can't be used. With `seal` only a
+    sealed snapshot is used."""
     try:
         data = files.read_all(os.path.join(directory, NAME))
     except FileNotFoundError:
@@ -139,12 +139,12 @@ OLDER = (
     "requests, undo log and checkpoints are not"
 )
 ASKED_AGAIN = frozenset({"ask_user"})
-"""Calls that do nothing but ask the person: one that began and was not answered is offered again."""
+"""Tools that only ask the person: an unanswered call is offered again after a restart."""
 
 
 class ResumedTask(msgspec.Struct, frozen=True):
-    """A task ready to go on: its history is legal, its partial reply part of it, and what was running is
-    paused. `repairs` says what had to be done, a sentence each; `not_run_calls` may be offered again."""
+    """A task ready to continue: its history is legal and includes the partial reply, and a running task is
+    paused. `repairs` are sentences about the changes; `not_run_calls` may be offered again."""
 
     record: TaskRecord
     repairs: tuple[str, ...]
@@ -155,12 +155,13 @@ class ResumedTask(msgspec.Struct, frozen=True):
 class LoadedSession(msgspec.Struct, frozen=True):
     """The content of a session's folder.
 
-    `state` is what the records add up to, `tasks` the same tasks ready to go on. `header` is None when the
+    `state` is the result of the records, `tasks` are its tasks ready to continue. `header` is None when the
     first line is lost. `foreign`: not made by this person on this machine for this workspace; its grants and
     approvals are left out. `made_in`: the other workspace a session of this person was made in, "" for this
     one. `older`: written before records were sealed; only its messages are used. `read_only`: why nothing may
-    be added, "" when it may. `problems`: what was damaged or unknown. `rebuild`: the journal can't tell this
-    state (again) and has to be written anew before anything is added. The rest tells a writer where to go on.
+    be added, "" when it may. `problems`: what was damaged or unknown. `rebuild`: the journal no longer holds
+    this state and has to be rewritten before anything is appended. The other fields tell a writer where to
+    continue.
     """
 
     directory: str
@@ -183,7 +184,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
 
     @property
     def from_snapshot(self) -> bool:
-        """Tell whether a snapshot saved reading the whole journal."""
+        """Tell whether the state comes from a snapshot, without reading the whole journal."""
         return self.snapshot_number > 0
 
 
@@ -198,7 +199,7 @@ class Ownership(msgspec.Struct, frozen=True):
 
     @property
     def older(self) -> bool:
-        """Tell whether it was written before records were sealed."""
+        """Tell whether the session was written before records were sealed."""
         return self.header is not None and self.header.version < SEALED_VERSION
 
 
@@ -208,7 +209,7 @@ def ownership(directory: str, header: SessionHeader | None, signer: Signer, work
     here = os.path.realpath(workspace) if workspace else ""
     if header is None:
         return Ownership(None, signer.session_seal(os.path.basename(directory), here))
-    if not signer.made(header):
+    if not signer.verify_header(header):
         return Ownership(header, None, foreign=True)
     seal = None
     if header.version >= SEALED_VERSION:
@@ -240,8 +241,8 @@ def load(
     if rebuild and header is None:
         problems.append("the first line of the journal is damaged; it is written anew")
         header = snapshot.header if snapshot is not None else None
-    state = _replayed(found, start, unsealed=foreign or owner.older, problems=problems)
-    state = _trusted(state, owner, header.session_id if header is not None else name, signer)
+    state = _replay(found, start, unsealed=foreign or owner.older, problems=problems)
+    state = _without_foreign_grants(state, owner, header.session_id if header is not None else name, signer)
     if found.torn:
         problems.append(f"the last {found.torn} bytes are half a record and were left out")
     if owner.older:
@@ -252,7 +253,7 @@ def load(
         foreign=foreign,
         read_only=_read_only(header),
         state=state,
-        tasks=tuple(_resumed(task) for task in state.tasks),
+        tasks=tuple(_resume_task(task) for task in state.tasks),
         problems=tuple(problems),
         position=_position(last) if last is not None else EMPTY,
         last_number=max(last.line.number if last else 0, start.last_number if start else 0),
@@ -285,7 +286,7 @@ def _read(
     *,
     is_damaged: bool,
 ) -> _Reading:
-    """Choose between journal and snapshot. `is_damaged`: there is a snapshot, and it can't be used."""
+    """Choose between journal and snapshot. `is_damaged`: a snapshot exists and can't be used."""
     found = _from_snapshot(path, snapshot, files, owner.seal) if snapshot is not None else None
     if found is not None:
         return _Reading(found, snapshot, rebuild=owner.header is None)
@@ -300,7 +301,7 @@ def _read(
     if last >= snapshot.last_number:
         told = "the snapshot does not belong to this journal; the whole journal was read"
         return _Reading(found, rebuild=owner.header is None, problems=(told,))
-    # The journal ends before the snapshot does, or all of it is gone.
+    # The journal ends before the snapshot, or is gone.
     told = (
         f"the journal ends at record {last}, the snapshot holds {snapshot.last_number}: the session goes on "
         "from the snapshot"
@@ -336,7 +337,7 @@ def _position(found: JournalLine) -> Position:
     return Position(found.line.number, found.start, checksum(found.raw))
 
 
-def _replayed(
+def _replay(
     found: Scan, snapshot: AgentSessionSnapshot | None, *, unsealed: bool, problems: list[str]
 ) -> SessionState:
     replay = Replay(snapshot.whole_state() if snapshot is not None else None)
@@ -364,16 +365,19 @@ def _read_only(header: SessionHeader | None) -> str:
     return ""
 
 
-def _trusted(state: SessionState, owner: Ownership, session_id: str, signer: Signer) -> SessionState:
-    """Only grants this person gave in this session; none, and no open requests, where nothing proves that."""
+def _without_foreign_grants(
+    state: SessionState, owner: Ownership, session_id: str, signer: Signer
+) -> SessionState:
+    """Keep only the grants this person gave in this session; drop all, and the open requests, where nothing
+    proves that."""
     if owner.foreign or owner.older:
         tasks = tuple(msgspec.structs.replace(task, approvals=()) for task in state.tasks)
         return msgspec.structs.replace(state, grants=(), tasks=tasks)
-    grants = tuple(grant for grant in state.grants if signer.granted(session_id, grant))
+    grants = tuple(grant for grant in state.grants if signer.verify_grant(session_id, grant))
     return state if grants == state.grants else msgspec.structs.replace(state, grants=grants)
 
 
-def _resumed(record: TaskRecord) -> ResumedTask:
+def _resume_task(record: TaskRecord) -> ResumedTask:
     history = record.history if record.partial is None else (*record.history, record.partial)
     repair = repair_history(
         history, {begun.call_id for begun in record.begun if begun.name not in ASKED_AGAIN}

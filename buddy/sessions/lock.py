@@ -1,8 +1,8 @@
-"""One writer for each session: an flock held for the session's life, free the moment its holder dies.
+"""The lock that allows one writer per session: an flock, free the moment its holder dies.
 
-Where the file system has no flock (some network mounts), a file made with link(2) stands for it; a dead
-holder is then found by its process number. A take-over is explicit and works while the holder lives: it
-replaces the lock and the journal by new files, and the old holder's next record is refused as not saved.
+Where the file system has no flock (some network mounts), a file made with link(2) replaces it; a dead holder
+is then recognised by its process id. A take-over is explicit and works while the holder lives: it replaces
+the lock and the journal by new files, so that the old holder's next record fails as not saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELD = "lock.held"
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, None})
 _TRIES = 5
 _PAUSE_S = 0.01
-"""Between tries: a list may be looking at the lock, or its holder may just be dying."""
+"""The pause between tries: a listing may be testing the lock, or its holder may be exiting."""
 
 HolderState = Literal["alive", "stopped", "gone", "unknown"]
 _STATES: dict[str, HolderState] = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone"}
@@ -31,7 +31,7 @@ _STATES: dict[str, HolderState] = {"T": "stopped", "t": "stopped", "Z": "gone", 
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that holds a lock. `started` tells two processes with one number apart ("" when
+    """The process that holds a lock. `started` distinguishes two processes with the same id ("" when
     unknown)."""
 
     pid: int
@@ -41,17 +41,17 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class LockedError(Exception):
-    """Another process writes this session. `holder` is None when it left no name; `state` is what is known
-    of it: stopped is a process suspended with Ctrl-Z."""
+    """Another process writes this session. `holder` is None when it left no name. `state` "stopped" is a
+    process suspended with Ctrl-Z."""
 
     def __init__(self, directory: str, holder: Holder | None, state: HolderState) -> None:
-        super().__init__(f"Open in another buddy{_described(holder, state)}")
+        super().__init__(f"Open in another buddy{_describe(holder, state)}")
         self.holder = holder
         self.state: HolderState = state
 
 
-def _described(holder: Holder | None, state: HolderState) -> str:
-    """Return the holder as a person can find it, in parentheses; "" when it left no name."""
+def _describe(holder: Holder | None, state: HolderState) -> str:
+    """Describe the holder in parentheses, with its process id; "" when it left no name."""
     if holder is None:
         return ""
     where = "" if holder.host == os.uname().nodename else f" on {holder.host}"
@@ -59,7 +59,7 @@ def _described(holder: Holder | None, state: HolderState) -> str:
 
 
 class SessionLock:
-    """A lock that is held. `warning` is one sentence when it is weaker than it should be, "" otherwise."""
+    """A held lock. `warning` is one sentence when it is weaker than it should be, "" otherwise."""
 
     def __init__(self, files: JournalFiles, descriptor: int | None, held_path: str) -> None:
         self._files = files
@@ -70,7 +70,7 @@ class SessionLock:
             self.warning = "this file system has no flock; the session is guarded by a lock file alone"
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         with contextlib.suppress(OSError):
             if descriptor is not None:
@@ -108,7 +108,7 @@ def acquire(directory: str, files: JournalFiles | None = None) -> SessionLock:
 def is_locked(directory: str, files: JournalFiles) -> bool:
     """Tell whether a process writes the session. Changes nothing in the folder."""
     try:
-        with files.opened(os.path.join(directory, NAME), os.O_RDWR) as descriptor:
+        with files.open_file(os.path.join(directory, NAME), os.O_RDWR) as descriptor:
             files.flock(descriptor)
     except BlockingIOError:
         return True
@@ -121,24 +121,24 @@ def is_locked(directory: str, files: JournalFiles) -> bool:
 
 
 def take_over(directory: str, journal: str, files: JournalFiles | None = None) -> SessionLock:
-    """Hold the lock although another process has it, and put a copy of the journal in the journal's place:
-    what the old holder writes from now on is refused there, what it had saved is in the copy."""
+    """Take the lock from another process and replace the journal by a copy, so that later writes of the old
+    holder fail and everything it had saved is kept."""
     files = files or JournalFiles()
     lock = _replace_lock(directory, files)
-    with files.opened(journal, os.O_RDONLY) as old:
+    with files.open_file(journal, os.O_RDONLY) as old:
         copied = files.read_open(old)
         files.replace(journal, copied)
         # The holder may have saved more between the copy and the rename; behind the rename it can't.
         more = files.read_open(old, len(copied))
     if more:
-        with files.opened(journal, os.O_RDWR) as descriptor:
+        with files.open_file(journal, os.O_RDWR) as descriptor:
             files.write_all(descriptor, more, len(copied))
             files.sync(descriptor)
     return lock
 
 
 def holder_state(holder: Holder) -> HolderState:
-    """Tell whether the holder lives. Only a process of this machine can be looked at."""
+    """Return the state of the holder. Only processes of this machine can be inspected."""
     if holder.host != os.uname().nodename:
         return "unknown"
     try:
@@ -158,7 +158,7 @@ def _state(holder: Holder | None) -> HolderState:
 
 
 def _process(pid: int) -> tuple[str, str]:
-    """State letter and start time of a process where /proc tells them, else two empty strings."""
+    """Return the state letter and start time of a process from /proc, else two empty strings."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -205,13 +205,13 @@ def _acquire_by_link(directory: str, files: JournalFiles) -> SessionLock:
 
 def _own_file(directory: str, files: JournalFiles) -> str:
     path = os.path.join(directory, f"{NAME}.{os.urandom(6).hex()}.tmp")
-    with files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+    with files.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
         files.write_all(descriptor, _me(), 0)
     return path
 
 
 def _clear_away(directory: str, held: str, dead: Holder, files: JournalFiles) -> None:
-    """Move a dead holder's file away, and put it back if it was not the dead one's after all."""
+    """Remove a dead holder's file; put it back if another process had meanwhile replaced it."""
     stale = os.path.join(directory, f"{NAME}.{os.urandom(6).hex()}.stale")
     try:
         files.rename(held, stale)

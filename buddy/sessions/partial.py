@@ -1,7 +1,7 @@
-"""A reply that is still streaming, kept to within a second: only what grew is written.
+"""Saving of a streaming reply at least once a second: only its growth is written.
 
-Its `message` record supersedes all of it. When that never came, because the process died, the pieces become
-a reply with finish "cut".
+The final `message` record supersedes the pieces. If the process dies before it, they become a reply with
+finish "cut".
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from buddy.agent.messages import (
     Text,
     Thinking,
 )
-from buddy.sessions.records import PartGrowth, PartialGrown, redacted_reply
+from buddy.sessions.records import PartGrowth, PartialGrown, redact_reply
 
 INTERVAL_S = 0.7
-"""With the loop's own pause before it, `LINGER_S` and the sync behind it below the second that may be
-lost."""
+"""Together with the loop's pause, `LINGER_S` and the sync this stays below one second."""
 LINGER_S = 0.1
-"""How long growth waits for that of other tasks: fifty tasks make ten writes a second, not seventy."""
+"""Growth waits this long for that of other tasks: fifty tasks make ten writes a second, not seventy."""
 
 Clean = Callable[[AssistantMessage], AssistantMessage]
-"""Takes secrets out of a reply."""
+"""Redacts a reply."""
 
 
 class PartialWriter:
-    """Takes the reply as it is so far, as often as it likes to come, and appends its growth at most once in
-    `interval_s`. Only then it is cleaned, which takes time with its length. Lives on the event loop; one for
-    each task."""
+    """Receives each state of a reply and appends its growth at most once in `interval_s`. The reply is
+    redacted only then, because that takes time proportional to its length. One per task, on the event
+    loop."""
 
     def __init__(
         self,
         append: Callable[[PartialGrown], object],
         *,
-        clean: Clean = redacted_reply,
+        clean: Clean = redact_reply,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._append = append
@@ -53,21 +52,21 @@ class PartialWriter:
         self._last_at = float("-inf")
 
     def update(self, reply: AssistantMessage) -> None:
-        """The reply as it is now. Written at once, or when the interval since the last line is over."""
+        """Accept the current reply; write it at once, or when the interval since the last line is over."""
         self._latest = reply
         if self._timer is None:
             loop = asyncio.get_running_loop()
             delay_s = self._last_at + self._interval_s - loop.time()
             self._timer = loop.call_later(max(0.0, delay_s), self._write)
 
-    def done(self) -> None:
-        """The whole reply is recorded (or was given up): nothing more of it is written."""
+    def stop(self) -> None:
+        """Write nothing more of this reply, because it was recorded or given up."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._written = self._latest = None
 
     def flush(self) -> None:
-        """Write what grew since the last line, now."""
+        """Write the growth since the last line now."""
         if self._timer is not None:
             self._timer.cancel()
             self._write()
@@ -78,15 +77,15 @@ class PartialWriter:
             return
         reply = self._clean(self._latest)
         known = self._written if self._written is not None and self._written.id == reply.id else None
-        growth = grown(known.parts if known is not None else (), reply.parts)
+        growth = growth_between(known.parts if known is not None else (), reply.parts)
         if growth:
             self._append(PartialGrown(reply.id, reply.model, reply.lane, growth))
             self._written = reply
             self._last_at = asyncio.get_running_loop().time()
 
 
-def grown(old: tuple[AssistantPart, ...], new: tuple[AssistantPart, ...]) -> tuple[PartGrowth, ...]:
-    """Return what of `new` is not in `old`. Replies only grow: parts are never taken away."""
+def growth_between(old: tuple[AssistantPart, ...], new: tuple[AssistantPart, ...]) -> tuple[PartGrowth, ...]:
+    """Return the growth from `old` to `new`. Parts are never removed."""
     found: list[PartGrowth] = []
     for at, part in enumerate(new):
         before = old[at] if at < len(old) else None
@@ -98,8 +97,11 @@ def grown(old: tuple[AssistantPart, ...], new: tuple[AssistantPart, ...]) -> tup
     return tuple(found)
 
 
-def regrown(parts: tuple[AssistantPart, ...], growth: tuple[PartGrowth, ...]) -> tuple[AssistantPart, ...]:
-    """The inverse of `grown`. Growth that does not fit (lines between were lost) is taken as it is."""
+def apply_growth(
+    parts: tuple[AssistantPart, ...], growth: tuple[PartGrowth, ...]
+) -> tuple[AssistantPart, ...]:
+    """Apply growth to parts; the inverse of `growth_between`. Growth that does not fit (lines between were
+    lost) is taken as it is."""
     found = list(parts)
     for piece in growth:
         if 0 <= piece.at < len(found):
@@ -111,7 +113,7 @@ def regrown(parts: tuple[AssistantPart, ...], growth: tuple[PartGrowth, ...]) ->
 
 
 def cut_reply(last: PartialGrown, parts: tuple[AssistantPart, ...]) -> AssistantMessage:
-    """Return what is known of a reply that never came to its end."""
+    """Return the known part of an unfinished reply."""
     return AssistantMessage(last.reply_id, parts, last.model, last.lane, "cut", NO_USAGE)
 
 

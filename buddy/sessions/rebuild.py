@@ -1,5 +1,5 @@
-"""A journal written anew from what a session's records add up to: for a journal that has lost lines which the
-snapshot still holds, or its first one."""
+"""Rewriting of a journal from the session's state, after it lost lines that the snapshot still holds, or its
+first line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from buddy.sessions.records import (
 from buddy.sessions.replay import Checkpoint, SessionState, TaskRecord
 
 Numbered = tuple[str, int, Record]
-"""The kind of a record, its task, and the record."""
+"""A record's kind, its task_id, and the record."""
 
 
 def records_of(state: SessionState) -> Iterator[Numbered]:
-    """Records that add up to this state. A reply that was cut off is part of the history by then."""
+    """Yield records that produce this state. A cut reply is part of the history already."""
     for task in state.tasks:
         bare = msgspec.structs.replace(task.task, copy_of=0, copied=0)  # its history follows in full
         yield "task", task.number, bare
@@ -83,7 +83,7 @@ def _records_of_task(task: TaskRecord, checkpoints: list[Checkpoint]) -> Iterato
 
 
 def journal_of(header: SessionHeader, state: SessionState, at: float, seal: Seal) -> tuple[bytes, ...]:
-    """Return the lines of a journal with this header that says the same as the state."""
+    """Return the lines of a journal with this header and state."""
     lines = [encode(1, "session", 0, header.created_at, header, seal)]
     for kind, task_id, record in records_of(state):
         lines.append(encode(len(lines) + 1, kind, task_id, at, record, seal))

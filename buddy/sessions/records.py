@@ -13,7 +13,7 @@ from buddy.agent.receipt import Receipt
 from buddy.safety.secrets.redact import redact, redact_message
 
 VERSION = 2
-"""Of the journal's format. A journal with a higher one is opened read-only."""
+"""The version of the journal's format. A journal with a higher one is opened read-only."""
 SEALED_VERSION = 2
 """From this format on every line is sealed, and the header's `mac` covers all of it."""
 
@@ -21,10 +21,10 @@ TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed"
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """The first line. `workspace` is the folder the session works in, links resolved; `mac` shows that this
-    person made it for that folder on this machine; `parent` names the session this
-    one was copied from and `parent_number` the last record it shares with it ("" and 0 when it has none);
-    `headless`: a run without a terminal began it, so that lists for people may leave it out."""
+    """The first line. `workspace` is the folder the session works in, links resolved; `mac` proves that this
+    person made it for that folder on this machine; `parent` names the session this one was copied from and
+    `parent_number` the last record it shares with it ("" and 0 when it has none); `headless`: a run without a
+    terminal began it, so that lists for people may leave it out."""
 
     version: int
     session_id: str
@@ -37,9 +37,9 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
 
 class TaskChanged(msgspec.Struct, frozen=True):
-    """A task as it now is. `parent` is the task it works for, 0 for none. Seen first with `copy_of` it starts
-    with the first `copied` messages of that task's history. `tools`: the names it may use, None for all.
-    `worktree`: the name of the one it works in, "" for the project's own tree."""
+    """The new state of a task. `parent` is the task it works for, 0 for none. The first record of a copied
+    task has `copy_of`: it starts with the first `copied` messages of that task's history. `tools`: the names
+    it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree."""
 
     title: str
     state: TaskState
@@ -54,10 +54,9 @@ class TaskChanged(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
-    finished background task, or what the person ran. `heading` is what the model reads above the text;
-    `carried_by` is the message it was attached to, "" while it waits for one; `answer_of`: the task whose
-    answer it is, which knows it already, 0 for none."""
+    """A text attached to the next prompt of the foreground task: the answer of a finished background task, or
+    the output of a command the person ran. `heading` stands above the text for the model; `carried_by` is the
+    message it was attached to, "" while it waits; `answer_of` is the task whose answer it is, 0 for none."""
 
     id: str
     task_number: int
@@ -69,9 +68,9 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class QueueChanged(msgspec.Struct, frozen=True):
-    """All text that waits: `queued` for after the turn, `steering` for the running one. A message leaves by
-    itself when it is recorded in the history, so that no crash can say it twice. `notes` are those of the
-    whole session, None where they are as they were; a note leaves with the message that carries it."""
+    """All waiting messages: `queued` for after the turn, `steering` for the running one. Recording a message
+    in the history removes it here, so that no crash can deliver it twice. `notes` are those of the whole
+    session, None when unchanged; a note is removed with the message that carries it."""
 
     queued: tuple[UserMessage, ...]
     steering: tuple[UserMessage, ...]
@@ -79,8 +78,8 @@ class QueueChanged(msgspec.Struct, frozen=True):
 
 
 class GrantChanged(msgspec.Struct, frozen=True):
-    """An answer that is remembered, in the words of whoever judges; None takes it back. `seal` shows that
-    this person granted it here: a line edited into a file grants nothing."""
+    """A remembered answer, in the policy's own format; None revokes it. `seal` proves that this person
+    granted it here: a line edited into the file grants nothing."""
 
     grant_id: str
     grant: dict[str, Any] | None
@@ -88,14 +87,14 @@ class GrantChanged(msgspec.Struct, frozen=True):
 
 
 class ToolBegun(msgspec.Struct, frozen=True):
-    """A call is about to run: synced before it does."""
+    """A call is about to run; synced before it starts."""
 
     call_id: str
     name: str
 
 
 class ToolEnded(msgspec.Struct, frozen=True):
-    """A call came back."""
+    """A call ended."""
 
     call_id: str
     status: ResultStatus
@@ -103,7 +102,7 @@ class ToolEnded(msgspec.Struct, frozen=True):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """The view on the history that is sent from now on; None is the whole."""
+    """The compaction in force from now on; None for the whole history."""
 
     compaction: Compaction | None
 
@@ -126,7 +125,7 @@ class CheckpointTaken(msgspec.Struct, frozen=True):
 
 
 class JobChanged(msgspec.Struct, frozen=True):
-    """A process a tool left running, as it now is."""
+    """The new state of a background process."""
 
     job_id: str
     state: str
@@ -148,12 +147,12 @@ class BudgetSet(msgspec.Struct, frozen=True):
 
 
 class FocusSet(msgspec.Struct, frozen=True):
-    """The task shown in full is the line's."""
+    """The task of this line is in the foreground."""
 
 
 class PartGrowth(msgspec.Struct, frozen=True):
-    """More of part `at` of a reply: the first `keep` characters of what was there stay, the text (or the
-    arguments) of `part` follows. `keep` 0 replaces the part."""
+    """Growth of part `at` of a reply: its first `keep` characters stay, the text (or the arguments) of `part`
+    follows. `keep` 0 replaces the part."""
 
     at: int
     keep: int
@@ -161,7 +160,7 @@ class PartGrowth(msgspec.Struct, frozen=True):
 
 
 class PartialGrown(msgspec.Struct, frozen=True):
-    """A reply still streaming: what is new since the last line about it."""
+    """The growth of a streaming reply since its last line."""
 
     reply_id: str
     model: str
@@ -211,26 +210,28 @@ KINDS: dict[str, Any] = {
     "partial": PartialGrown,
     "receipt": Receipt,
 }
-"""The kind of a line and what its data is."""
+"""The record class of each kind of line."""
 
 
 Value = TypeVar("Value")
 
 
-def redacted_record(record: Record) -> Record:
-    """Return the record as it may be written. Messages of a history come cleaned; sealed and numeric ones
-    stay."""
+def redact_record(record: Record) -> Record:
+    """Redact a record. Messages of a history are redacted already; sealed and numeric records stay
+    unchanged."""
     match record:
         case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged() | Receipt():
-            return _redacted(record)
+            return _redact_value(record)
         case QueueChanged():
-            return QueueChanged(_messages(record.queued), _messages(record.steering), _redacted(record.notes))
+            return QueueChanged(
+                _messages(record.queued), _messages(record.steering), _redact_value(record.notes)
+            )
         case _:
             return record
 
 
-def redacted_reply(reply: AssistantMessage) -> AssistantMessage:
-    """Return a reply that is still streaming, as it may be written."""
+def redact_reply(reply: AssistantMessage) -> AssistantMessage:
+    """Redact a streaming reply."""
     return cast(AssistantMessage, redact_message(reply))
 
 
@@ -238,21 +239,21 @@ def _messages(texts: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
     return tuple(cast(UserMessage, redact_message(text)) for text in texts)
 
 
-def _redacted(value: Value) -> Value:
-    """Return the same value with every text in it cleaned."""
+def _redact_value(value: Value) -> Value:
+    """Redact every text in a value."""
     match value:
         case str():
             return cast(Value, redact(value))
         case msgspec.Struct():
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            changed = {name: new for name, old in fields.items() if (new := _redacted(old)) is not old}
+            changed = {name: new for name, old in fields.items() if (new := _redact_value(old)) is not old}
             return msgspec.structs.replace(value, **changed) if changed else value
         case tuple():
-            return cast(Value, tuple(_redacted(item) for item in cast("tuple[Any, ...]", value)))
+            return cast(Value, tuple(_redact_value(item) for item in cast("tuple[Any, ...]", value)))
         case list():
-            return cast(Value, [_redacted(item) for item in cast("list[Any]", value)])
+            return cast(Value, [_redact_value(item) for item in cast("list[Any]", value)])
         case dict():
             items = cast("dict[str, Any]", value).items()
-            return cast(Value, {redact(key): _redacted(item) for key, item in items})
+            return cast(Value, {redact(key): _redact_value(item) for key, item in items})
         case _:
             return value

@@ -1,5 +1,5 @@
-"""The state a session's records add up to. Fed with each record in order, when it is written and when it is
-read again: both give the same state, so a snapshot of it can stand for the records it came from."""
+"""Replay of a session's records into its state. Records are applied in order both when written and when read,
+with the same result, so that a snapshot can replace them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, AssistantPart, Message, ToolMessage, UserMessage
 from buddy.agent.receipt import Receipt
-from buddy.sessions.partial import cut_reply, regrown
+from buddy.sessions.partial import apply_growth, cut_reply
 from buddy.sessions.records import (
     BudgetSet,
     CheckpointTaken,
@@ -33,7 +33,7 @@ from buddy.sessions.records import (
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A checkpoint and where in the conversation it was taken: before message `at` of its task."""
+    """A checkpoint and its place in the conversation: before message `at` of its task."""
 
     taken: CheckpointTaken
     task_id: int
@@ -41,9 +41,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """Everything a session remembers of one task. `begun` are the calls that were started and have no result
-    in the history, `ended` those of them that came back. `usage` is None before the first reply; `receipt` is
-    that of the last turn, None where it has changed no file."""
+    """The state of one task. `begun` are the started calls without a result in the history, `ended` those of
+    them that ended. `usage` is None before the first reply; `receipt` is that of the last turn, None where it
+    changed no file."""
 
     number: int
     task: TaskChanged
@@ -61,7 +61,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """Everything a session remembers besides its header."""
+    """The state of a session without its header."""
 
     tasks: tuple[TaskRecord, ...] = ()
     focus: int = 0
@@ -76,7 +76,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
 
 class _Task:
-    """A task while records arrive."""
+    """A task under replay."""
 
     def __init__(self, record: TaskRecord) -> None:
         self.record = record
@@ -87,7 +87,7 @@ class _Task:
     def change(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
 
-    def frozen(self) -> TaskRecord:
+    def freeze(self) -> TaskRecord:
         return msgspec.structs.replace(
             self.record,
             history=tuple(self.history),
@@ -118,10 +118,10 @@ class _Task:
             parts = partial.parts
         else:
             self.finish_partial()
-        self.change(partial=cut_reply(grown, regrown(parts, grown.growth)))
+        self.change(partial=cut_reply(grown, apply_growth(parts, grown.growth)))
 
     def finish_partial(self) -> None:
-        """Somebody goes on although the reply never came to its end: what was shown of it stays."""
+        """Keep the unfinished reply in the history, because the conversation continued after it."""
         if self.record.partial is not None:
             self.history.append(self.record.partial)
             self.change(partial=None)
@@ -129,13 +129,13 @@ class _Task:
     def replace(self, replaced: HistoryReplaced) -> None:
         compaction, kept = self.record.compaction, max(0, replaced.kept)
         if compaction is not None and compaction.through > kept:
-            compaction = _moved(compaction, self.history, replaced)
+            compaction = _move_compaction(compaction, self.history, replaced)
         self.history[kept:] = replaced.added
         self.change(partial=None, compaction=compaction, receipt=None)
 
 
 class Replay:
-    """The state of one session. `apply` never fails: a record that fits nothing changes nothing."""
+    """Builds the state of one session. `apply` never fails: a record that does not fit is ignored."""
 
     def __init__(self, state: SessionState | None = None) -> None:
         state = state or SessionState()
@@ -148,10 +148,10 @@ class Replay:
         self._state = state
 
     def state(self) -> SessionState:
-        """Return a frozen copy of everything."""
+        """Return a frozen copy of the state."""
         return msgspec.structs.replace(
             self._state,
-            tasks=tuple(self._tasks[number].frozen() for number in sorted(self._tasks)),
+            tasks=tuple(self._tasks[number].freeze() for number in sorted(self._tasks)),
             grants=tuple(self._grants.values()),
             jobs=tuple(job for job, _ in self._jobs.values()),
             job_tasks=tuple(task_id for _, task_id in self._jobs.values()),
@@ -160,18 +160,18 @@ class Replay:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The notes no recorded message has carried yet."""
+        """The notes that no recorded message carries yet."""
         return self._state.notes
 
     def waiting(self, task_id: int) -> QueueChanged:
-        """Return the text that waits for a task."""
+        """Return the waiting messages of a task."""
         if task_id not in self._tasks:
             return QueueChanged((), ())
         record = self._tasks[task_id].record
         return QueueChanged(record.queued, record.steering)
 
     def apply(self, record: Record, task_id: int) -> None:
-        """One more record."""
+        """Apply one record."""
         match record:
             case SessionHeader():
                 pass
@@ -202,7 +202,7 @@ class Replay:
         match record:
             case UserMessage() | AssistantMessage() | ToolMessage():
                 task.add(record)
-                self._delivered(record)
+                self._deliver(record)
             case PartialGrown():
                 task.grow(record)
             case TaskChanged():
@@ -234,7 +234,7 @@ class Replay:
             case SessionHeader() | GrantChanged() | JobChanged() | CheckpointTaken() | Renamed() | FocusSet():
                 pass
 
-    def _delivered(self, message: Message) -> None:
+    def _deliver(self, message: Message) -> None:
         if self._state.notes:
             self._change(notes=tuple(note for note in self.notes if note.carried_by != message.id))
 
@@ -242,7 +242,7 @@ class Replay:
         self._state = msgspec.structs.replace(self._state, **changes)
 
     def _task(self, number: int) -> _Task:
-        """A task is there from its first record on, even if the line that opened it was lost."""
+        """Return a task; it exists from its first record on, even if the line that opened it was lost."""
         if number not in self._tasks:
             self._tasks[number] = _Task(TaskRecord(number, TaskChanged("", "idle")))
         return self._tasks[number]
@@ -254,9 +254,10 @@ def _without(waiting: tuple[UserMessage, ...], message: UserMessage) -> tuple[Us
     return tuple(other for other in waiting if other.id != message.id)
 
 
-def _moved(compaction: Compaction, history: list[Message], replaced: HistoryReplaced) -> Compaction | None:
-    """Return the compaction on the history as it will be: it ends behind the same message, or is gone with
-    it."""
+def _move_compaction(
+    compaction: Compaction, history: list[Message], replaced: HistoryReplaced
+) -> Compaction | None:
+    """Move a compaction to a replaced history: it ends after the same message, or is dropped with it."""
     if compaction.through > len(history):
         return None
     last = history[compaction.through - 1].id

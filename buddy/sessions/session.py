@@ -1,4 +1,4 @@
-"""A session in use: its lock, its writer, what was loaded; and how a folder becomes one."""
+"""An open session: its lock, its writer and its loaded state; opening and repair of a folder."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ TORN = "journal.torn"
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Listeners of a session's saving: `saving` when the disk refuses and when it takes again (NOT SAVED),
-    `warn` in one sentence about anything else. `clock` is wall time."""
+    """Callbacks of a session: `saving` when saving fails and when it works again (NOT SAVED), `warn` with one
+    sentence about anything else. `clock` is wall time."""
 
     saving: Callable[[SaveState], None] = lambda _state: None
     warn: Callable[[str], None] = lambda _text: None
@@ -56,7 +56,7 @@ class OpenSession:
 
     @property
     def seal(self) -> Seal:
-        """The key that seals what belongs to the session: its undo log, its checkpoints."""
+        """The key that seals the session's undo log and checkpoints."""
         return self.writer.seal
 
     @property
@@ -66,12 +66,12 @@ class OpenSession:
 
     @property
     def warning(self) -> str:
-        """Say in one sentence which protection is missing; "" when none is."""
+        """One sentence about a missing protection; "" when none is missing."""
         return self._lock.warning
 
     async def move_to(self, directory: str) -> None:
-        """Save elsewhere: everything so far goes into this folder, and the session goes on there. Works when
-        the old folder is gone. Raises `OSError` or `LockedError`, and then nothing has changed."""
+        """Move the session to another folder; works when the old folder is gone. After an `OSError` or
+        `LockedError` nothing has changed."""
         await asyncio.to_thread(make_private, directory)
         lock = await asyncio.to_thread(acquire, directory, self._files)
         with on_failure(lock.release):
@@ -81,10 +81,11 @@ class OpenSession:
             await self.writer.journal.move_to(path)
         self._lock.release()
         self._lock = lock
-        self.writer.moved(directory)
+        self.writer.follow_move(directory)
 
     async def close(self) -> None:
-        """Save what waits, end the writer, free the lock. Raises `NotSavedError` when records are lost."""
+        """Save the waiting records, end the writer, release the lock. Raises `NotSavedError` when records are
+        lost."""
         try:
             await self.writer.close()
         finally:
@@ -100,9 +101,9 @@ def open_writer(
     watch: Watch,
     floor: float,
 ) -> SessionWriter:
-    """Go on behind what was loaded: the torn tail is kept beside the journal and cut off, repairs become
-    records. The lock is held already. `floor` is the newest time in the workspace's other sessions: a clock
-    that was set back must not make this session look older than those. Raises `OSError`."""
+    """Open a writer after the loaded records. A torn tail is moved to a file beside the journal, and repairs
+    are recorded. The caller holds the lock. `floor` is the newest time in the workspace's other sessions, so
+    that a clock that was set back does not make this session look older. Raises `OSError`."""
     path = os.path.join(loaded.directory, JOURNAL)
     seal = signer.session_seal(header.session_id, header.workspace)
     if loaded.rebuild:
@@ -139,10 +140,10 @@ def open_writer(
 def _rebuild(
     path: str, loaded: LoadedSession, header: SessionHeader, seal: Seal, files: JournalFiles
 ) -> LoadedSession:
-    """Write a journal that tells all of the state; the damaged one is kept in `journal.torn`. The snapshot
-    goes after that: its numbers are those of the old journal. A crash between the two is harmless, the
-    snapshot then tells the same."""
-    _keep_torn(files.read_all(path), loaded.directory, files)
+    """Rewrite the journal from the state and keep the damaged one in `journal.torn`. The snapshot is deleted
+    afterwards, because it has the old journal's numbers. A crash between the two steps is harmless: the
+    snapshot holds the same state."""
+    _keep_torn_tail(files.read_all(path), loaded.directory, files)
     lines = journal_of(header, loaded.state, loaded.last_at, seal)
     data = b"".join(lines)
     files.replace(path, data)
@@ -162,20 +163,20 @@ def _rebuild(
     )
 
 
-def _keep_torn(tail: bytes, directory: str, files: JournalFiles) -> None:
+def _keep_torn_tail(tail: bytes, directory: str, files: JournalFiles) -> None:
     if tail:
-        with files.opened(os.path.join(directory, TORN), os.O_RDWR | os.O_CREAT) as torn:
+        with files.open_file(os.path.join(directory, TORN), os.O_RDWR | os.O_CREAT) as torn:
             files.write_all(torn, tail, os.fstat(torn).st_size)
             files.sync(torn)
 
 
 def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
-    """Move what is no whole record behind the last good one into `journal.torn`; where to go on."""
+    """Move the bytes after the last good record into `journal.torn`; return the new end."""
     if loaded.torn:
-        _keep_torn(files.read_all(path, loaded.end), loaded.directory, files)
+        _keep_torn_tail(files.read_all(path, loaded.end), loaded.directory, files)
     if not loaded.torn and not loaded.unterminated:
         return loaded.end
-    with files.opened(path, os.O_RDWR) as descriptor:
+    with files.open_file(path, os.O_RDWR) as descriptor:
         files.truncate(descriptor, loaded.end)
         if loaded.unterminated:
             files.write_all(descriptor, b"\n", loaded.end)
@@ -184,7 +185,7 @@ def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
 
 
 def _record_repairs(task: ResumedTask, loaded: LoadedSession, writer: SessionWriter) -> None:
-    """Record what resuming changed, so that the journal and the state in memory agree."""
+    """Record the changes made by resuming, so that journal and memory agree."""
     number = task.record.number
     raw = next(record for record in loaded.state.tasks if record.number == number)
     if task.record.history != raw.history or raw.partial is not None:
@@ -196,7 +197,7 @@ def _record_repairs(task: ResumedTask, loaded: LoadedSession, writer: SessionWri
 
 
 def release_quietly(lock: SessionLock) -> contextlib.ExitStack:
-    """A block that frees the lock unless it is left with `pop_all`."""
+    """a stack that releases the lock unless `pop_all` is called."""
     stack = contextlib.ExitStack()
     stack.callback(lock.release)
     return stack

@@ -1,4 +1,4 @@
-"""The sessions of one workspace: make, find, open, fork, name, forget."""
+"""The sessions of one workspace: create, find, open, fork, name, delete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from buddy.sessions.folder import (
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
 from buddy.sessions.line_codec import JournalLine, LineError, encode, payload, raw_data, scan
-from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, last_saved, newest_at, summary
+from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, newest_at, save_times, summary
 from buddy.sessions.loading import JOURNAL, LoadedSession, load, ownership, read_header
 from buddy.sessions.rebuild import records_of
 from buddy.sessions.records import VERSION, GrantChanged, Renamed, SessionHeader
@@ -57,7 +57,7 @@ def copy_records(
         trusted = not (source.foreign or source.older)
         for kind, task_id, record in records_of(source.state):
             if isinstance(record, GrantChanged):
-                record = signer.sealed(header.session_id, record)
+                record = signer.seal_grant(header.session_id, record)
             if kind != "job" and (trusted or kind not in ("grant", "approval")):
                 add(kind, task_id, source.last_at, record)
     else:
@@ -66,7 +66,7 @@ def copy_records(
             line = found.line
             if header.parent_number and line.number > header.parent_number:
                 break
-            copied = _copied(found, header, signer, source)
+            copied = _copy_record(found, header, signer, source)
             if copied is not None:
                 add(line.kind, line.task_id, line.at, copied)
     if name:
@@ -74,11 +74,10 @@ def copy_records(
     files.replace(os.path.join(directory, JOURNAL), b"".join(lines))
 
 
-def _copied(
+def _copy_record(
     found: JournalLine, header: SessionHeader, signer: Signer, source: LoadedSession
 ) -> object | None:
-    """Return the record as it stands in the copy, None when it stays behind. A seal counts in one session
-    only; a job runs for one."""
+    """Return the record for the copy, None to leave it out: seals and jobs belong to one session."""
     line = found.line
     trusted = not (source.foreign or source.older)
     if line.kind in ("session", "job") or (line.kind in ("grant", "approval") and not trusted):
@@ -89,28 +88,28 @@ def _copied(
         grant = payload(line, GrantChanged)
     except LineError:
         return None
-    if grant.grant is not None and not signer.granted(header.parent, grant):
+    if grant.grant is not None and not signer.verify_grant(header.parent, grant):
         return None
-    return signer.sealed(header.session_id, grant)
+    return signer.seal_grant(header.session_id, grant)
 
 
 TICK_S = 0.001
 
 
 class SessionError(Exception):
-    """A session can't be had as asked. The message says why and what to do."""
+    """A session can't be opened as requested. The message says why and what to do."""
 
 
 class NoSuchSessionError(SessionError):
-    """Nothing is known under that name."""
+    """No session has that id or name."""
 
 
 class ForeignSessionError(SessionError):
-    """It was not made by this person on this machine."""
+    """The session was not made by this person on this machine."""
 
 
 class ReadOnlySessionError(SessionError):
-    """It was written by a newer buddy."""
+    """The session was written by a newer buddy."""
 
 
 class SessionStore:
@@ -143,8 +142,8 @@ class SessionStore:
         header = msgspec.structs.replace(header, headless=headless)
         lock = locking.acquire(directory, self._files)
         with release_quietly(lock) as release:
-            empty = _nothing(directory)
-            opened = await self._opened(empty, header, lock)
+            empty = _empty_session(directory)
+            opened = await self._open_session(empty, header, lock)
             release.pop_all()
         if name or title:
             opened.writer.rename(name=name, title=title)
@@ -152,7 +151,7 @@ class SessionStore:
         return opened
 
     async def open(self, reference: str, *, take_over: bool = False) -> OpenSession:
-        """Open a session to go on with it: an id, a unique beginning of one, a name, or "last".
+        """Open a session to continue it. `reference` is an id, a unique prefix of one, a name, or "last".
 
         Raises `SessionError` (or one of its kinds), `LockedError` while another process has it (unless
         `take_over`), `FolderError`, `OSError`. What can't be opened can be read or forked.
@@ -166,12 +165,12 @@ class SessionStore:
             lock = await asyncio.to_thread(locking.acquire, directory, self._files)
         with release_quietly(lock) as release:
             loaded = await asyncio.to_thread(self._load, directory)
-            opened = await self._opened(loaded, self._header_to_continue(loaded), lock)
+            opened = await self._open_session(loaded, self._header_to_continue(loaded), lock)
             release.pop_all()
         return opened
 
     def read(self, reference: str) -> LoadedSession:
-        """Return a session to look at; nothing is locked or changed."""
+        """Read a session without locking or changing it."""
         return self._load(self.find(reference))
 
     def find(self, reference: str) -> str:
@@ -241,10 +240,10 @@ class SessionStore:
 
     def forget_old(self, *, max_age_s: float, max_count: int, current: str = "") -> tuple[str, ...]:
         """Remove sessions older than `max_age_s` or beyond the newest `max_count` (0: no such limit); their
-        ids. Never the current one, one in use, or a foreign one. A tenth more than `max_count` is let be, or
-        the end of every run would have to look at all of them. Raises `FolderError`."""
+        ids. The current session, those in use and foreign ones stay. A tenth more than `max_count` may exist,
+        so that not every run has to examine all sessions when it ends. Raises `FolderError`."""
         self._check_folders()
-        saved = last_saved(self.folder, self._files)
+        saved = save_times(self.folder, self._files)
         oldest = min((at for at, _session_id in saved), default=math.inf)
         is_old = max_age_s > 0 and self._watch.clock() - oldest > max_age_s
         if not is_old and not 0 < max_count < len(saved) - max_count // 10:
@@ -264,8 +263,8 @@ class SessionStore:
         return tuple(removed)
 
     def in_use_since(self, current: str) -> float:
-        """When the oldest session began that another process has open, this one counted. Raises
-        `FolderError`."""
+        """Return the start time of the oldest session that a process has open, the current one included.
+        Raises `FolderError`."""
         self._check_folders()
         begun = [self._watch.clock()]
         for session in brief(self.folder, self._signer, self._files, self.workspace):
@@ -275,11 +274,11 @@ class SessionStore:
                 begun.append(header.created_at if header is not None else 0)
         return min(begun)
 
-    def seal_of_deleted(self, box_id: str, real: str, deleted_at: float) -> str:
-        """Proof that this person's buddy deleted something, for the trash."""
+    def trash_seal(self, box_id: str, real: str, deleted_at: float) -> str:
+        """Return the seal of a deleted file for the trash: proof that this person's buddy deleted it."""
         return self._signer.seal("trash", box_id, real, deleted_at)
 
-    async def _opened(
+    async def _open_session(
         self, loaded: LoadedSession, header: SessionHeader, lock: locking.SessionLock
     ) -> OpenSession:
         newest = await asyncio.to_thread(newest_at, self.folder, self._signer, self._files, self.workspace)
@@ -309,7 +308,7 @@ class SessionStore:
 
     def _header(self, session_id: str, parent: str, through: int) -> SessionHeader:
         now = self._watch.clock()
-        return self._signer.signed(
+        return self._signer.sign_header(
             SessionHeader(VERSION, session_id, now, self.workspace, "", parent, through)
         )
 
@@ -363,7 +362,7 @@ def _nearest(reference: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else "see `buddy sessions`"
 
 
-def _nothing(directory: str) -> LoadedSession:
+def _empty_session(directory: str) -> LoadedSession:
     return LoadedSession(
         directory=directory,
         header=None,

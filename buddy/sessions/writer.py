@@ -1,6 +1,6 @@
-"""Everything a session can record, as functions with types. Each hands its record to the journal and to the
-live state at once, in order, and returns a future: await it where something must not happen before the
-record is on the disk, leave it where nothing depends on it.
+"""The typed functions that record changes of a session. Each passes its record to the journal and to the live
+state, in order, and returns a future: await it only where the next step must not happen before the record is
+on the disk.
 
 Snapshots are made here: when the journal has grown enough, when the session is idle, at the end; in a thread.
 """
@@ -41,8 +41,8 @@ from buddy.sessions.records import (
     TaskChanged,
     ToolBegun,
     ToolEnded,
-    redacted_record,
-    redacted_reply,
+    redact_record,
+    redact_reply,
 )
 from buddy.sessions.replay import Replay, SessionState
 
@@ -52,10 +52,10 @@ Saved = asyncio.Future[int]
 
 
 class SessionWriter:
-    """The one way to add to a session. Lives on the event loop; `close` it.
+    """The only way to add to a session. Lives on the event loop; `close` it.
 
-    `warn` is told in one sentence when something that loses nothing went wrong (a snapshot could not be
-    written, say). `snapshot_number` is the last record the snapshot on the disk contains, 0 for no snapshot.
+    `warn` gets one sentence about a failure that loses nothing (a snapshot that could not be written, say).
+    `snapshot_number` is the last record the snapshot on the disk contains, 0 for no snapshot.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class SessionWriter:
 
     @property
     def save_state(self) -> SaveState:
-        """Tells whether everything so far is saved."""
+        """The state of saving."""
         return self.journal.state
 
     def state(self) -> SessionState:
-        """Everything recorded so far, whether it is on the disk already or not."""
+        """Return the state after all records, saved or not."""
         return self._replay.state()
 
     @property
@@ -120,11 +120,11 @@ class SessionWriter:
         """Record a message that is now part of a task's history. It supersedes the task's partial reply and
         leaves the queue. One that nothing waits for before the model is asked again is not `urgent`."""
         if isinstance(message, AssistantMessage) and task_id in self._partials:
-            self._partials[task_id].done()
+            self._partials[task_id].stop()
         return self._record("message", message, task_id, linger_s=0.0 if urgent else LINGER_S)
 
-    def record_partial(self, task_id: int, reply: AssistantMessage, clean: Clean = redacted_reply) -> None:
-        """A reply as it is so far; written to within a second, in pieces, without its secrets. The `clean` of
+    def record_partial(self, task_id: int, reply: AssistantMessage, clean: Clean = redact_reply) -> None:
+        """Record the current part of a reply; its growth is written within a second, redacted. The `clean` of
         a task's first reply serves all."""
         partial = self._partials.get(task_id)
         if partial is None:
@@ -157,15 +157,15 @@ class SessionWriter:
 
     def record_grant(self, grant_id: str, grant: dict[str, Any] | None, task_id: int = 0) -> Saved:
         """Record an answer to remember, or (None) to forget."""
-        changed = self._signer.sealed(self.session_id, GrantChanged(grant_id, grant))
+        changed = self._signer.seal_grant(self.session_id, GrantChanged(grant_id, grant))
         return self._record("grant", changed, task_id)
 
     def tool_begin(self, task_id: int, call_id: str, name: str) -> Saved:
-        """A call is about to run: await this before it does."""
+        """Record that a call is about to run; await this before it does."""
         return self._record("tool_begin", ToolBegun(call_id, name), task_id)
 
     def tool_end(self, task_id: int, call_id: str, status: ResultStatus, seconds: float) -> Saved:
-        """A call came back. Its result follows at once, and both go to the disk together."""
+        """Record the end of a call. Its result follows at once, and both are written together."""
         return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id, linger_s=LINGER_S)
 
     def record_usage(self, task_id: int, usage: TokenUsage) -> Saved:
@@ -177,9 +177,10 @@ class SessionWriter:
         return self._record("compacted", Compacted(compaction), task_id)
 
     def replace_history(self, task_id: int, why: str, kept: int, added: tuple[Message, ...] = ()) -> Saved:
-        """A reset, a rewind, a prompt taken back: the first `kept` messages stay, `added` follow."""
+        """Record a new history after a reset, a rewind or a withdrawn prompt: the first `kept` messages stay,
+        `added` follow."""
         if task_id in self._partials:
-            self._partials[task_id].done()
+            self._partials[task_id].stop()
         return self._record("history", HistoryReplaced(why, kept, added), task_id)
 
     def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
@@ -207,32 +208,33 @@ class SessionWriter:
         return self._record("renamed", Renamed(name, title))
 
     def idle(self) -> None:
-        """Nothing is going on: a good time for a snapshot, if anything is new."""
+        """Take a snapshot if anything is new, because the session is idle."""
         if self.journal.last_number > self._snapshot_number:
             self._start_snapshot()
 
     async def close(self) -> None:
-        """Write what waits and a last snapshot. Raises `NotSavedError` when records are lost with this."""
+        """Write the waiting records and a last snapshot. Raises `NotSavedError` when records are lost with
+        this."""
         for partial in self._partials.values():
             partial.flush()
         try:
             await self.journal.close()
         finally:
-            await self._snapshot_done()
+            await self._finish_snapshot()
         self.idle()
-        await self._snapshot_done()
+        await self._finish_snapshot()
 
-    def moved(self, directory: str) -> None:
-        """The journal goes on in another folder; a snapshot belongs there, too."""
+    def follow_move(self, directory: str) -> None:
+        """Follow the journal to another folder; snapshots go there too."""
         self.directory = directory
         self._snapshot_number = 0
 
-    async def _snapshot_done(self) -> None:
+    async def _finish_snapshot(self) -> None:
         if self._snapshot is not None:
             await self._snapshot
 
     def _record(self, kind: str, record: Record, task_id: int = 0, *, linger_s: float = 0.0) -> Saved:
-        record = redacted_record(record)
+        record = redact_record(record)
         saved = self.journal.append(kind, record, task_id, linger_s=linger_s)
         self._replay.apply(record, task_id)
         if self.journal.size - self._snapshot_offset > max(SNAPSHOT_MIN_BYTES, self._snapshot_size):
@@ -246,7 +248,7 @@ class SessionWriter:
     async def _take_snapshot(self) -> None:
         try:
             await self.journal.flush()  # so that there is a line on the disk to tie it to
-            snapshot = self._captured()
+            snapshot = self._capture()
             await self.journal.flush()
             size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files, self.seal)
             self._snapshot_size = size
@@ -255,7 +257,7 @@ class SessionWriter:
         except OSError as error:
             self._warn(f"the snapshot could not be written, the journal is whole: {error}")
 
-    def _captured(self) -> AgentSessionSnapshot:
+    def _capture(self) -> AgentSessionSnapshot:
         journal = self.journal
         self._snapshot_number, self._snapshot_offset = journal.last_number, journal.size
         return snapshot_of(

@@ -38,7 +38,7 @@ from buddy.safety.policy.facts import Facts
 from buddy.safety.policy.missing_approval import missing_approval
 from buddy.safety.policy.rule_text import coverage
 from buddy.safety.policy.session import digest
-from buddy.safety.sandbox_openings import OpeningRequest, mattering, opening_request
+from buddy.safety.sandbox_openings import OpeningRequest, opening_request, relevant_blocks
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.delete_preview import deletions
 from buddy.safety.shell.result import Analysis
@@ -268,7 +268,7 @@ class _TaskTurn:
     ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
         for _ in range(MOST_OPENED_RUNS):  # what is opened lets a command come to the next thing it needs
-            blocked = mattering(result.blocked, result.ok, result.text)
+            blocked = relevant_blocks(result.blocked, result.ok, result.text)
             if not blocked:
                 break
             result, ran = await self._again(call, tool, arguments, progress, result, blocked)

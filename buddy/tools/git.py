@@ -11,7 +11,7 @@ from buddy.agent.display import Diff, Plain
 from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
-from buddy.safety.git_repository import led_outside, repository_around
+from buddy.safety.git_repository import explain_outside_data, repository_around
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.files.rejections import missing
 from buddy.workspace.files.approved_versions import confinement_of
@@ -48,7 +48,7 @@ def git_run(ctx: ToolContext) -> GitRun:
     outside."""
     repository, trusted = repository_of(ctx), is_trusted(ctx)
     _, git_dir = repository_around(repository.cwd)
-    outside = led_outside(ctx.service(Boundary), repository.top, git_dir, trusted=trusted)
+    outside = explain_outside_data(ctx.service(Boundary), repository.top, git_dir, trusted=trusted)
     if outside:
         raise ToolError(f"git is not run here: {outside}")
     return GitRun(

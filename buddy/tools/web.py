@@ -20,7 +20,7 @@ from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.llm.direct.lane import Answer
 from buddy.llm.http.client import EngineClient
 from buddy.llm.http.proxy import proxy_for
-from buddy.safety.sanitise import clean, new_id, one_line, untrusted, visible
+from buddy.safety.sanitise import clean, delimit_untrusted_text, new_id, one_line, visible
 from buddy.safety.url_guard import Refused, judge_url, suspicious_url
 from buddy.workspace.web import Fetcher, Moved, Page, is_text_type
 
@@ -143,7 +143,7 @@ async def web_fetch(ctx: ToolContext, url: str, offset: Annotated[int, msgspec.M
         f"{found.url}: {found.status}, {found.content_type}, {format_count(len(found.text), 'character')}"
     )
     return ToolResult(
-        f"{summary}{_where(found, offset, len(part))}\n{untrusted(part, found.url, new_id())}",
+        f"{summary}{_where(found, offset, len(part))}\n{delimit_untrusted_text(part, found.url, new_id())}",
         Plain(summary, part),
         ok=found.status < 400,
         cached=found.cached,
@@ -186,7 +186,7 @@ async def web_search(
     ]
     text = "\n".join(lines)
     return ToolResult(
-        untrusted(text, f"a web search for {query!r}", new_id()),
+        delimit_untrusted_text(text, f"a web search for {query!r}", new_id()),
         Plain(f"{len(lines)} result{'s' if len(lines) != 1 else ''}", text),
     )
 

@@ -461,7 +461,7 @@ async def test_REL_011_a_newer_version_is_opened_read_only_and_its_unknown_recor
     journal = Path(session.directory) / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     newer = msgspec.structs.replace(session.writer.header, version=99)
-    header = msgspec.to_builtins(load_signer_of(store).signed(newer)) | {"colour": "blue"}
+    header = msgspec.to_builtins(load_signer_of(store).sign_header(newer)) | {"colour": "blue"}
     unknown = encode(len(lines) + 1, "hologram", 1, 2.0, {"depth": 3}, session.seal)
     first = encode(1, "session", 0, 1.0, header, session.seal)
     journal.write_bytes(b"".join([first, *lines[1:], unknown]))

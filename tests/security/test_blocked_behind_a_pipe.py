@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import Blocked
-from buddy.safety.sandbox_openings import mattering
+from buddy.safety.sandbox_openings import relevant_blocks
 from buddy.workspace.sandbox.profile import SandboxProfile, is_writable
 from tests.capabilities import requires
 from tests.e2e.exec.test_sandboxed_commands import answers, folder
@@ -61,13 +61,13 @@ def test_WALK_S3_a_refused_write_matters_when_the_command_failed_or_complains(
     output: str, ok: bool, matters: bool
 ) -> None:
     path = "/home/me/other/x"
-    assert mattering(Blocked((path,)), ok, output).paths == ((path,) if matters else ())
+    assert relevant_blocks(Blocked((path,)), ok, output).paths == ((path,) if matters else ())
 
 
 def test_WALK_S3_a_refused_host_always_matters_and_a_bare_connection_only_where_the_command_failed() -> None:
     blocked = Blocked(hosts=("a.example",), addresses=("1.1.1.1:53",))
-    assert mattering(blocked, True, "") == Blocked(hosts=("a.example",))
-    assert mattering(blocked, False, "") == blocked
+    assert relevant_blocks(blocked, True, "") == Blocked(hosts=("a.example",))
+    assert relevant_blocks(blocked, False, "") == blocked
 
 
 def test_WALK_S4_a_home_folder_in_tmp_is_not_writable_because_tmp_is() -> None:

@@ -54,7 +54,7 @@ def as_older(session: OpenSession, store: SessionStore, tmp_path: Path) -> None:
     signer = load_signer(str(tmp_path / "state"))
     journal = Path(session.directory, "journal.jsonl")
     lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
-    header = signer.signed(msgspec.structs.replace(session.writer.header, version=1))
+    header = signer.sign_header(msgspec.structs.replace(session.writer.header, version=1))
     lines[0]["data"] = msgspec.to_builtins(header)
     written = [encode(one["n"], one["kind"], one["task"], one["at"], one["data"]) for one in lines]
     journal.write_bytes(b"".join(written))
@@ -432,9 +432,9 @@ async def test_part_4_a_fork_has_a_name_of_its_own(tmp_path: Path):
 
 def test_a_header_of_format_2_is_covered_whole(tmp_path: Path):
     signer = load_signer(str(tmp_path))
-    header = signer.signed(SessionHeader(2, "aaaa-bbbb-cccc-dddd", 5.0, "/work", ""))
-    assert signer.made(header)
-    assert not signer.made(msgspec.structs.replace(header, workspace="/else"))
+    header = signer.sign_header(SessionHeader(2, "aaaa-bbbb-cccc-dddd", 5.0, "/work", ""))
+    assert signer.verify_header(header)
+    assert not signer.verify_header(msgspec.structs.replace(header, workspace="/else"))
 
 
 async def test_RU_H12_a_journal_cut_back_is_an_older_state_of_the_same_session(tmp_path: Path):

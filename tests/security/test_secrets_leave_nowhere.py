@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.secrets.redact import redact
-from buddy.sessions.export import exported
+from buddy.sessions.export import export_session
 from tests.fake_llm.script import Reply, Stall, call, reply, think
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk, running, until
@@ -93,7 +93,7 @@ async def test_SEC_088_nothing_a_run_leaves_behind_or_sends_back_holds_a_secret(
     assert set().union(*map(found, results)) == set()
     session = await desk.store().open("last")
     for form in ("markdown", "html", "json"):
-        assert found(exported(session.loaded.state, form, redact)) == set()
+        assert found(export_session(session.loaded.state, form, redact)) == set()
     await session.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.secrets.redact import painted_over, redact, secret_spans
+from buddy.safety.secrets.redact import mask_spans, redact, secret_spans
 from tests.support.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE, made, uuid
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +61,7 @@ def test_a_service_account_loses_its_key_and_nothing_else() -> None:
 
 def test_painting_over_moves_nothing() -> None:
     text = f"ü {WHOLE['GitHub classic']} mid\n{WHOLE['RSA key']}\nend"
-    painted = painted_over(text, secret_spans(text))
+    painted = mask_spans(text, secret_spans(text))
     assert len(painted.encode()) == len(text.encode())
     assert painted.count("\n") == text.count("\n")
     assert painted.startswith(f"ü {'*' * 40} mid\n*****")

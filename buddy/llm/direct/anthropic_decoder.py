@@ -80,7 +80,7 @@ class AnthropicDecoder:
             case "message_start":
                 return self._usage(mapping(mapping(data.get("message")).get("usage")))
             case "message_stop":
-                return self._finished()
+                return self._finish()
             case "error":
                 return (classify(0, {}, dict(data), self._provider),)
             case _:
@@ -100,14 +100,14 @@ class AnthropicDecoder:
             out.extend(self._stop(index))
         out.extend(self._usage(mapping(answer.get("usage"))))
         self._note_reason(answer)
-        out.extend(self._finished())
+        out.extend(self._finish())
         return out
 
     def end(self) -> Pieces:
         """The body ended properly."""
-        return () if self.is_done or self._reason is None else self._finished()
+        return () if self.is_done or self._reason is None else self._finish()
 
-    def _finished(self) -> Pieces:
+    def _finish(self) -> Pieces:
         self.is_done = True
         out = [piece for index in list(self._blocks) for piece in self._stop(index)]
         return [*out, Finished(self._reason or "unstated")]

@@ -72,7 +72,7 @@ class AnthropicWire:
         self._dumps = encode
         self._messages = EncodedMessages(self._encode)
         self._settled = SettledHistories(
-            lambda run, is_first, _key: b",".join(self._encoded(self._groups(run, is_first=is_first))),
+            lambda run, is_first, _key: b",".join(self._encode_groups(self._groups(run, is_first=is_first))),
             lambda reply: says_something(reply) and self._messages.bytes_of(reply) != b"",
         )
         self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
@@ -90,7 +90,9 @@ class AnthropicWire:
                 self._system_bytes(request.system),
                 self._tool_bytes(request.tools),
                 b',"messages":[',
-                b",".join([settled, *self._encoded(groups)] if settled else self._encoded(groups)),
+                b",".join(
+                    [settled, *self._encode_groups(groups)] if settled else self._encode_groups(groups)
+                ),
                 b"]}",
             ]
         )
@@ -162,7 +164,7 @@ class AnthropicWire:
                 blocks[-1] = blocks[-1][:-1] + MARK
                 marks -= 1
 
-    def _encoded(self, groups: Sequence[_Group]) -> list[bytes]:
+    def _encode_groups(self, groups: Sequence[_Group]) -> list[bytes]:
         return [b'{"role":"%s","content":[%s]}' % (role, b",".join(blocks)) for role, blocks in groups]
 
     def _encode(self, message: Message) -> bytes:
@@ -173,16 +175,16 @@ class AnthropicWire:
                     for part in message.parts
                     if isinstance(part, Image) or part.text.strip()
                 ]
-                return self._joined(blocks or [{"type": "text", "text": NOTHING_SAID}])
+                return self._join_blocks(blocks or [{"type": "text", "text": NOTHING_SAID}])
             case AssistantMessage():
                 at_home = is_at_home(message, LANE, self._model)
-                return self._joined(
+                return self._join_blocks(
                     [block for part in message.parts if (block := _block(part, message, at_home))]
                 )
             case ToolMessage():
-                return self._joined([_result_block(message)])
+                return self._join_blocks([_result_block(message)])
 
-    def _joined(self, blocks: Sequence[dict[str, Any]]) -> bytes:
+    def _join_blocks(self, blocks: Sequence[dict[str, Any]]) -> bytes:
         return b",".join(map(self._dumps, blocks))
 
     def _system_bytes(self, system: str) -> bytes:

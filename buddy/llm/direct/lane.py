@@ -17,7 +17,7 @@ import msgspec
 from buddy.agent.provider import Alive, ModelDelta, ProviderError
 from buddy.llm.direct.response_reader import Decoder, ReplyReader
 from buddy.llm.errors import classify, redact
-from buddy.llm.http.errors import redirected
+from buddy.llm.http.errors import redirect_error
 
 MAX_ERROR_BYTES = 200_000
 ERROR_BODY_S = 10
@@ -140,7 +140,7 @@ async def stream_reply(
                 if isinstance(piece, ProviderError):
                     raise _without_key(piece, post.key)
                 yield piece
-        while decoder.is_done and (chunk := await _soon(body)):
+        while decoder.is_done and (chunk := await _read_rest(body)):
             pieces = reader.feed(chunk)
             if not pieces:
                 break
@@ -165,7 +165,7 @@ async def _refuse_failure(answer: Answer, post: Post) -> None:
         return
     if answer.status < 400:
         where = answer.headers.get("location", "elsewhere")
-        raise redirected(redact(where, post.key)[:200], post.provider, answer.status)
+        raise redirect_error(redact(where, post.key)[:200], post.provider, answer.status)
     content = await _first_bytes(answer.body())
     raise classify(answer.status, answer.headers, content, post.provider, key=post.key)
 
@@ -192,7 +192,7 @@ def _without_key(error: ProviderError, key: str) -> ProviderError:
     return error
 
 
-async def _soon(body: AsyncIterator[bytes]) -> bytes:
+async def _read_rest(body: AsyncIterator[bytes]) -> bytes:
     """Read what follows the end of a reply if it arrives at once: usually the end of the body, which makes
     the connection reusable; occasionally another message."""
     try:

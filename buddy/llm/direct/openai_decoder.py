@@ -239,7 +239,7 @@ class ChatDecoder:
         """Return the pieces of one event. An error stands as the last item, to be raised."""
         data = event.data
         if not data.startswith(b"{"):
-            return self._finished("unstated") if data.strip() == b"[DONE]" else ()
+            return self._finish("unstated") if data.strip() == b"[DONE]" else ()
         try:
             chunk = loads(data)
         except ValueError:
@@ -270,15 +270,15 @@ class ChatDecoder:
         if not items(answer.get("choices")):
             error = classify_event(answer, self._provider)
             return (error or ProviderError("server", f"{self._provider} answered without any choices"),)
-        return [*self.feed_chunk(answer), *self._finished("unstated")]
+        return [*self.feed_chunk(answer), *self._finish("unstated")]
 
     def end(self) -> Pieces:
         """The body ended properly."""
         if self.is_done or self._reason is None:
             return self._tags.end()
-        return self._finished("unstated")
+        return self._finish("unstated")
 
-    def _finished(self, otherwise: Literal["unstated"]) -> Pieces:
+    def _finish(self, otherwise: Literal["unstated"]) -> Pieces:
         self.is_done = True
         out: list[ModelDelta] = [*self._tags.end()]
         details = self._details.whole()

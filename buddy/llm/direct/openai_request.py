@@ -54,7 +54,7 @@ class ChatWire:
         self._messages = EncodedMessages(self._encode)
         self._settled = SettledHistories(
             lambda run, is_first, system: b",".join(
-                self._encoded(self._sent(run, system if is_first else ""))
+                self._encode_all(self._messages_to_send(run, system if is_first else ""))
             ),
             says_something,
         )
@@ -99,23 +99,23 @@ class ChatWire:
             out.append(self._system_bytes(request.system))
         if settled:
             out.append(settled)
-        sent = self._sent(rest, request.system if is_said and not settled else "")
-        out.extend(self._encoded(sent))
+        sent = self._messages_to_send(rest, request.system if is_said and not settled else "")
+        out.extend(self._encode_all(sent))
         if self._quirks.cache_marks and sent:
-            out[-1] = self._marked(sent[-1]) or out[-1]
+            out[-1] = self._encode_with_mark(sent[-1]) or out[-1]
         return out
 
-    def _sent(self, messages: Sequence[Message], system: str) -> list[Message]:
+    def _messages_to_send(self, messages: Sequence[Message], system: str) -> list[Message]:
         """Return the messages to send; a non-empty `system` becomes the first one, as a user message."""
         sent = self._with_pictures(sendable(messages))
         return [UserMessage("", (Text(system),), "instructions"), *sent] if system else sent
 
-    def _encoded(self, sent: Sequence[Message]) -> list[bytes]:
+    def _encode_all(self, sent: Sequence[Message]) -> list[bytes]:
         if self._quirks.merge or self._quirks.system_as == "user":
-            return self._merged(sent)
+            return self._merge_neighbours(sent)
         return self._one_by_one(sent)
 
-    def _marked(self, message: Message) -> bytes:
+    def _encode_with_mark(self, message: Message) -> bytes:
         """Return the last message with a cache mark: everything before it is then cached. b"" where none can
         stand."""
         match message:
@@ -176,7 +176,7 @@ class ChatWire:
             after_tool = isinstance(message, ToolMessage)
         return out
 
-    def _merged(self, history: Sequence[Message]) -> list[bytes]:
+    def _merge_neighbours(self, history: Sequence[Message]) -> list[bytes]:
         """Neighbouring messages of one role as one, for templates that insist on alternation."""
         out: list[bytes] = []
         for role, group in groupby(history, key=type):

@@ -77,10 +77,10 @@ class SettledHistories:
         if len(cuts) <= OPEN_EXCHANGES:
             return b"", history
         end = start + cuts[-OPEN_EXCHANGES - 1]
-        found = self._grown(found or _Beginning(key), history[start:end])
+        found = self._grow(found or _Beginning(key), history[start:end])
         return found.encoded, history[end:]
 
-    def _grown(self, found: _Beginning, more: Sequence[Message]) -> _Beginning:
+    def _grow(self, found: _Beginning, more: Sequence[Message]) -> _Beginning:
         if more:
             encoded = self._encode(more, not found.messages, found.key)
             if found.encoded and encoded:

@@ -144,7 +144,7 @@ class HalfCharacters:
         self._decoder = codecs.getincrementaldecoder("utf-16-le")("replace")
         self._kept: Written | None = None
 
-    def joined(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def join(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
         """Return the pieces, whole characters only as far as the other halves came."""
         if self._kept is None and not any(map(_ends_in_half, pieces)):
             return pieces
@@ -271,12 +271,12 @@ class ReplyReader:
         self._total += len(chunk)
         if self._total > MAX_BODY_BYTES:
             return (self._unusable(f"it is longer than {MAX_BODY_BYTES // 1024**2} MB"),)
-        return self._halves.joined(self._read(chunk))
+        return self._halves.join(self._read(chunk))
 
     def end(self) -> Pieces:
         """The body ended properly. Without a terminal event or a finish reason it says nothing: the reply was
         cut."""
-        pieces = self._halves.joined(self._ended())
+        pieces = self._halves.join(self._end())
         return [*pieces, *self._halves.rest()]
 
     def _read(self, chunk: bytes) -> Pieces:
@@ -290,7 +290,7 @@ class ReplyReader:
             return self._decoder.feed(events[0])
         return self._all(events)
 
-    def _ended(self) -> Pieces:
+    def _end(self) -> Pieces:
         content = b"".join(self._head)
         match self._kind:
             case b"":

@@ -79,7 +79,7 @@ class EngineAnswer:
 
     def __init__(self, engine: Engine, response: httpcore2.Response, host: str) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = _joined(response.headers)
+        self.headers: Mapping[str, str] = _join_headers(response.headers)
         self._engine = engine
         self._response = response
         self._host = host
@@ -341,7 +341,7 @@ def _stream_of(response: httpcore2.Response) -> httpcore2.AsyncNetworkStream:
     return cast(Any, response).extensions["network_stream"]
 
 
-def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return names in lower case, repeated ones joined."""
     joined: dict[str, str] = {}
     for raw_name, raw_value in headers:

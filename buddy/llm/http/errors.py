@@ -22,33 +22,37 @@ def unreachable(error: BaseException, host: str, *, address: str = "", proxy: st
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
-                return _told(
+                return _server_error(
                     f"the certificate of {host} is not trusted ({cause.verify_message}); "
                     "check the clock, the network's sign-in page, or SSL_CERT_FILE",
                     retryable=False,
                 )
             case ssl.SSLError():
-                return _told(f"no TLS connection to {host} ({_reason(cause)}); check the address and port")
+                return _server_error(
+                    f"no TLS connection to {host} ({_reason(cause)}); check the address and port"
+                )
             case socket.gaierror():
-                return _told(f"the name of {host} could not be resolved; check the network and base_url")
+                return _server_error(
+                    f"the name of {host} could not be resolved; check the network and base_url"
+                )
             case ConnectionRefusedError():
-                return _refused(address or host)
+                return _connection_refusal(address or host)
             case TimeoutError():
-                return _told(f"{host} could not be reached in time; check the network")
+                return _server_error(f"{host} could not be reached in time; check the network")
             case ConnectionResetError() | BrokenPipeError():
                 return ProviderError("cut", f"{host} closed the connection before answering")
             case OSError() if f"Errno {errno.ECONNREFUSED}" in str(cause):  # several addresses, all refused
-                return _refused(address or host)
+                return _connection_refusal(address or host)
             case _:
                 pass
     names = {type(cause).__name__ for cause in _causes(error)}
     if names & {"ConnectTimeout", "PoolTimeout"}:
-        return _told(f"{host} could not be reached in time; check the network")
+        return _server_error(f"{host} could not be reached in time; check the network")
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return ProviderError("bad_request", f"no request can be sent to {host}: check the profile's base_url")
     if names & {"RemoteProtocolError", "ReadError", "WriteError", "IncompleteReadError"}:
         return ProviderError("cut", f"{host} closed the connection before answering")
-    return _told(f"{host} could not be reached ({_reason(error)}); check the network")
+    return _server_error(f"{host} could not be reached ({_reason(error)}); check the network")
 
 
 def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
@@ -56,13 +60,15 @@ def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
     reasons = {type(cause).__name__: cause for cause in _causes(error)}
     certificate = reasons.get("SSLCertVerificationError")
     if certificate is not None:
-        return _told(
+        return _server_error(
             f"the certificate of {host} is not trusted behind the proxy {proxy}; "
             "if the proxy opens TLS, name its certificates in SSL_CERT_FILE",
             retryable=False,
         )
     why = _reason(error)
-    return _told(f"no connection to {host} through the proxy {proxy} ({why}); check the proxy settings")
+    return _server_error(
+        f"no connection to {host} through the proxy {proxy} ({why}); check the proxy settings"
+    )
 
 
 def broken_answer(error: BaseException, host: str) -> ProviderError:
@@ -75,7 +81,7 @@ def unusable_answer(error: BaseException, host: str) -> ProviderError:
     return ProviderError("server", f"{host} gave an unusable answer: {error}", retryable=False)
 
 
-def redirected(location: str, host: str, status: int) -> ProviderError:
+def redirect_error(location: str, host: str, status: int) -> ProviderError:
     """A redirect is never followed: it would take the key and the conversation to another address."""
     return ProviderError(
         "not_found",
@@ -85,11 +91,11 @@ def redirected(location: str, host: str, status: int) -> ProviderError:
     )
 
 
-def _refused(address: str) -> ProviderError:
-    return _told(f"{address} refuses connections; is the server up, is base_url right?")
+def _connection_refusal(address: str) -> ProviderError:
+    return _server_error(f"{address} refuses connections; is the server up, is base_url right?")
 
 
-def _told(sentence: str, *, retryable: bool = True) -> ProviderError:
+def _server_error(sentence: str, *, retryable: bool = True) -> ProviderError:
     return ProviderError("server", sentence, retryable=retryable)
 
 

@@ -42,11 +42,11 @@ class Tap:
         if parse is None:
             return
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def watch_event(*args: Any, **kwargs: Any) -> Any:
             self.look(kwargs.get("chunk", args[0] if args else None))
             return parse(*args, **kwargs)
 
-        events.chunk_parser = watched
+        events.chunk_parser = watch_event
 
     def look(self, event: Any) -> None:
         """One raw event."""
@@ -57,7 +57,7 @@ class Tap:
         elif "candidates" in data or "promptFeedback" in data or "usageMetadata" in data:
             self._look_at_gemini(data)
 
-    def missed(self) -> list[ModelDelta]:
+    def drain(self) -> list[ModelDelta]:
         """Return the pieces litellm dropped since the last time."""
         missed, self._missed = self._missed, []
         return missed
@@ -126,7 +126,7 @@ class ChunkReader:
     def read(self, chunk: Any, tap: Tap) -> list[ModelDelta]:
         """Return the pieces of one chunk, after those that litellm dropped before it."""
         self.has_begun = True
-        out = self._missed(tap)
+        out = self._drain_tap(tap)
         choices = getattr(chunk, "choices", None)
         delta = choices[0].delta if choices else None
         if delta is None:
@@ -144,7 +144,7 @@ class ChunkReader:
     def ending(self, stream: Any, tap: Tap) -> list[ModelDelta]:
         """Return the pieces known only at the end: opaque fields, usage, and the finish when there was one.
         Raises `ProviderError` when the model gave up the reply."""
-        out = self._missed(tap)
+        out = self._drain_tap(tap)
         out.extend(_in_block(piece, self._block) for piece in self._tags.end())
         if self._opaque:
             out.append(OpaquePiece(self._opaque))
@@ -152,12 +152,12 @@ class ChunkReader:
         if usage is not None:
             kept = usage if self._keeps_cost else msgspec.structs.replace(usage, cost_usd=None)
             out.append(UsagePiece(kept))
-        finished = _finished(stream, tap)
+        finished = _finish_of(stream, tap)
         return [*out, finished] if finished else out
 
-    def _missed(self, tap: Tap) -> list[ModelDelta]:
+    def _drain_tap(self, tap: Tap) -> list[ModelDelta]:
         out: list[ModelDelta] = []
-        for piece in tap.missed():
+        for piece in tap.drain():
             if isinstance(piece, ThinkingPiece | TextPiece):
                 self._switch("text" if isinstance(piece, TextPiece) else "thinking")
                 out.append(_in_block(piece, self._block))
@@ -262,7 +262,7 @@ def _counts(usage: Any) -> dict[str, int]:
     }
 
 
-def _finished(stream: Any, tap: Tap) -> Finished | None:
+def _finish_of(stream: Any, tap: Tap) -> Finished | None:
     if tap.is_gemini:
         return tap.gemini_finish()
     reason = getattr(stream, "received_finish_reason", None)

@@ -112,9 +112,9 @@ class LitellmLibrary:
             return
         future.set_result(module)
         for name in LATER_MODULES:
-            self._ahead(name)
+            self._preload(name)
 
-    def _ahead(self, name: str) -> None:
+    def _preload(self, name: str) -> None:
         """Import what some requests need. Where that fails, those meet the same error, and tell it."""
         try:
             self._importer(name)
@@ -144,7 +144,7 @@ class LitellmLibrary:
         return module
 
 
-def let_go_at_exit(handlers: Any) -> None:
+def disarm_destructor(handlers: Any) -> None:
     """The destructor of its HTTP handlers imports a module. At interpreter exit that waits for ever for an
     import lock (seen in every other exit), and what it would dispose of is an aiohttp session, which
     `configure` rules out."""

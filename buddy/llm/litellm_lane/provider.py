@@ -16,7 +16,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
 from buddy.llm.direct.lane import MAX_ERROR_BYTES, host_of
 from buddy.llm.errors import classify, redact
-from buddy.llm.http.errors import broken_answer, redirected, unreachable, unusable_answer
+from buddy.llm.http.errors import broken_answer, redirect_error, unreachable, unusable_answer
 from buddy.llm.http.limits import HttpError, RedirectError, target_of
 from buddy.llm.keys import Key, key_for_request
 from buddy.llm.litellm_lane import messages as litellm_messages
@@ -209,7 +209,7 @@ def error_of(
     host = host_of(base_url) if base_url else provider
     for cause in causes:
         if isinstance(cause, RedirectError):
-            return redirected(redact(cause.location, key)[:200], host, cause.status)
+            return redirect_error(redact(cause.location, key)[:200], host, cause.status)
         if isinstance(cause, HttpError):
             return unusable_answer(cause, host)
         if isinstance(cause, ProviderError):

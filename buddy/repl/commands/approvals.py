@@ -12,7 +12,7 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
-from buddy.safety.policy.decide import MODE_WORDS, MODES, mode_named
+from buddy.safety.policy.decide import MODE_WORDS, MODES, mode_by_name
 from buddy.safety.policy.grants import Approvals, Grant
 from buddy.safety.policy.rules import Rule
 from buddy.safety.policy.session import LogEntry, Policy
@@ -101,7 +101,7 @@ async def mode(context: Context, argument: str) -> None:
     """Show or set the permission mode (Shift+Tab goes through them)"""
     policy = context.session.policy
     if argument:
-        wanted = mode_named(argument)
+        wanted = mode_by_name(argument)
         if wanted is None:
             raise CommandError(f"the mode is one of {', '.join(MODES[:4])}; found {argument!r}")
         try:

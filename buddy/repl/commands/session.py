@@ -17,7 +17,7 @@ from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
 from buddy.repl.view.replay import blocks_of
-from buddy.sessions.export import ExportFormat, exported
+from buddy.sessions.export import ExportFormat, export_session
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError

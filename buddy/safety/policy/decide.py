@@ -85,7 +85,7 @@ ASK_WORDS: dict[Column, str] = {
     "low_outside": "it reads outside the workspace",
     "medium_outside": "it changes a file outside the workspace",
 }
-"""Calls to ask about, as their reason says it before the path."""
+"""The reasons to ask, worded to stand before the path."""
 HIGH_WORDS = {
     "delete_file": "it deletes a file",
     "move_file": "it moves a file",
@@ -97,7 +97,7 @@ HIGH_WORDS = {
     "web_search": "it searches the web",
     "run_tests": "it runs the project's tests",
 }
-"""The same for tools whose every call is asked about; the others are called high-risk."""
+"""The reasons for tools that are always asked about; the others are called high-risk."""
 NO_FILE_WORDS = "a medium-risk call that changes no file itself"
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -107,7 +107,7 @@ def strictest(decisions: Sequence[Decision]) -> Decision:
     return max(decisions, key=_STRICTNESS.__getitem__)
 
 
-def mode_named(name: str) -> Mode | None:
+def mode_by_name(name: str) -> Mode | None:
     """Return the mode of this name, buddy's or Claude's."""
     for mode in MODES:
         if mode == name:
@@ -115,10 +115,10 @@ def mode_named(name: str) -> Mode | None:
     return CLAUDE_MODES.get(name)
 
 
-__all__ = ["Decision", "Facts", "HookOpinion", "Mode", "Verdict", "judge", "mode_named"]
+__all__ = ["Decision", "Facts", "HookOpinion", "Mode", "Verdict", "judge", "mode_by_name"]
 
 NAMED_REASONS = 3
-"""A request names so many reasons, worst first, and counts the others."""
+"""A request names this many reasons, worst first, and counts the others."""
 
 DecidedBy = Literal["floor", "rules file", "place", "hook", "rule", "grant", "approvals", "read-only", "mode"]
 
@@ -165,7 +165,7 @@ def judge(
     opinion = _strict_opinion(facts, mode, rules, remembered)
     if opinion is None:
         opinion = _allowing_opinion(facts, mode, rules, remembered, trusted=trusted)
-    opinion = _answered(opinion, approvals.now(now))
+    opinion = _apply_approvals(opinion, approvals.now(now))
     remembers = opinion.decision == "ask" and not opinion.floor and opinion.by == "mode"
     return Verdict(
         opinion.decision,
@@ -191,7 +191,7 @@ def _strict_opinion(
     worst = strictest([opinion.decision for opinion in opinions])
     chosen = next(opinion for opinion in opinions if opinion.decision == worst)
     reasons = [opinion.reason for opinion in opinions if opinion.decision == worst]
-    reason = _joined(reasons) if worst == "ask" else chosen.reason
+    reason = _join_reasons(reasons) if worst == "ask" else chosen.reason
     return msgspec.structs.replace(chosen, reason=reason, floor=any(opinion.floor for opinion in opinions))
 
 
@@ -225,7 +225,7 @@ def _floor(facts: Facts) -> str:
         return "it asks to run outside the sandbox"
     shell = facts.shell
     if shell is not None and (shell.catastrophic or shell.protected):
-        return _joined([shell.catastrophic, shell.protected, *_shell_reasons(shell)])
+        return _join_reasons([shell.catastrophic, shell.protected, *_shell_reasons(shell)])
     for located in facts.writes:
         if located.protected:
             return f"{located.shown} is protected: {located.protected}"
@@ -256,8 +256,8 @@ def _allowing_opinion(
     return _Opinion(decision, _by_mode(facts, mode, column), "mode")
 
 
-def _answered(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
-    """Return a question, after this session's standing answer to questions."""
+def _apply_approvals(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
+    """Apply the session's standing answer (all or none) to an opinion that asks."""
     if opinion.decision != "ask":
         return opinion
     if approvals == "none":
@@ -305,7 +305,7 @@ def _shell_reasons(shell: Analysis) -> list[str]:
     return [shell.reason, *(part.reason for part in parts)]
 
 
-def _joined(reasons: list[str]) -> str:
+def _join_reasons(reasons: list[str]) -> str:
     """Join reasons in order, each once; of many the first, and the number of the others."""
     named: list[str] = []
     for reason in reasons:
@@ -351,7 +351,7 @@ def _detail(facts: Facts, column: Column) -> str:
     if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
         return f"it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:
-        return _joined(_shell_reasons(facts.shell))
+        return _join_reasons(_shell_reasons(facts.shell))
     return ""
 
 

@@ -51,7 +51,7 @@ class Facts(msgspec.Struct, frozen=True):
     programs: str = ""
     read_only_sandbox: bool = False
 
-    def named(self, path: str) -> str:
+    def main_tree_path(self, path: str) -> str:
         """Return a path as the main tree of the project calls it: rules given there hold in its worktrees."""
         return in_main_tree(path, self.root, self.main) or path
 

@@ -23,8 +23,8 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Approvals(msgspec.Struct, frozen=True):
-    """Way this session answers questions: `ask` the user, yes to `all` of them, or to `none`, until a time
-    (None: until changed)."""
+    """The session's standing answer to approval requests: `ask` the user, yes to `all` of them, or to `none`,
+    until a time (None: until changed)."""
 
     kind: ApprovalKind = "ask"
     until: float | None = None

@@ -1,6 +1,6 @@
-"""Ways to let a call run that needed an approval where nobody could give it: a mode, or rules for `--allow`.
+"""Suggestions for a call that needed an approval where nobody could give it: a mode, or rules for `--allow`.
 
-Each way is judged before it is named: nobody is sent round again for nothing.
+Each suggestion is tested against the policy first, so that following it works.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def missing_approval(facts: Facts, verdict: Verdict, policy: Policy, now: float)
 def _runs(
     facts: Facts, policy: Policy, now: float, *, mode: Mode | None = None, entries: tuple[str, ...] = ()
 ) -> bool:
-    rules = policy.rules.joined(rules_of_claude({"allow": list(entries)}, "user", "--allow"))
+    rules = policy.rules.merge(rules_of_claude({"allow": list(entries)}, "user", "--allow"))
     verdict = judge(
         facts, mode or policy.mode, rules, policy.grants, policy.approvals, trusted=policy.trusted, now=now
     )
@@ -65,7 +65,7 @@ def _are_printable(entries: tuple[str, ...]) -> bool:
 
 
 def _is_printable(entry: str) -> bool:
-    """A rule that a person can read, copy and mean: no line ends, no pattern signs of a file name, no
+    """Tell whether a person can copy the rule: no line ends, no pattern characters from a file name, no
     secret."""
     inside = entry.partition("(")[2]
     is_pattern = not entry.startswith("Bash") and any(sign in inside for sign in "*?[")

@@ -1,4 +1,4 @@
-"""Rules: which calls they match, what they say about them, and the rules that a person's answers become."""
+"""Rules: matching of calls, and the rules made from a person's answers."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class RuleSet(msgspec.Struct, frozen=True):
     broken: bool = False
     unused: tuple[Rule, ...] = ()
 
-    def joined(self, other: RuleSet) -> RuleSet:
-        """Both together."""
+    def merge(self, other: RuleSet) -> RuleSet:
+        """Return both sets as one."""
         return RuleSet(
             self.rules + other.rules,
             self.errors + other.errors,
@@ -89,7 +89,7 @@ class RuleSet(msgspec.Struct, frozen=True):
         )
 
     def without(self, rule: Rule) -> RuleSet:
-        """The same but for one rule."""
+        """Return the set without one rule."""
         return msgspec.structs.replace(
             self,
             rules=tuple(one for one in self.rules if one != rule),
@@ -124,11 +124,11 @@ def matches_path(rule: Rule, root: str, home: str, path: str) -> bool:
         pattern = home + pattern[1:]
     elif not pattern.startswith("/"):
         pattern = root.rstrip("/") + "/" + pattern.removeprefix("./")
-    return _compiled(pattern).fullmatch(path) is not None
+    return _compile_pattern(pattern).fullmatch(path) is not None
 
 
 @functools.lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """`**` crosses folders, `*` and `?` do not; everything else is literal, in any letter case: a rule must
     not be evaded where the file system ignores case."""
     if pattern.endswith("/"):
@@ -163,7 +163,7 @@ def applies(rule: Rule, facts: Facts) -> bool:
     if facts.shell is not None and rule.command:
         return rule.command == facts.shell.command.strip()
     if facts.shell is not None and rule.argv:
-        return any(matches_argv(rule, argv) for argv in _seen(facts))
+        return any(matches_argv(rule, argv) for argv in _argvs(facts))
     if facts.argv and rule.argv:
         return matches_argv(rule, facts.argv)
     if rule.tool in ("edit", "read") or rule.path:
@@ -219,17 +219,19 @@ def _is_rule_for_folder(rule: Rule, facts: Facts, folder: str) -> bool:
     if not folder:
         return False
     wanted = rule.folder if rule.folder.startswith("/") else f"{facts.root}/{rule.folder}"
-    return wanted in (folder, facts.named(folder))
+    return wanted in (folder, facts.main_tree_path(folder))
 
 
 def _may_start_in(rule: Rule, facts: Facts) -> bool:
-    """For rules that tighten: a folder that is not known may be the rule's."""
+    """Tell whether a command may start in a rule's folder. Used for rules that tighten, so an unknown folder
+    counts."""
     commands = facts.shell.commands if facts.shell else ()
     return any(not one.folder or _is_rule_for_folder(rule, facts, one.folder) for one in commands)
 
 
 def _covers_run(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
-    """For tools that run a known command line: a rule without one holds for every one in its project."""
+    """Find the rules for a tool that runs a known command line; a rule without `command` covers every one in
+    its project."""
     folder = facts.folder.real if facts.folder is not None else facts.root
     for rule in rules:
         if rule.tool not in (facts.tool, "*") or not _is_rule_for_folder(rule, facts, folder):
@@ -277,18 +279,20 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
 
 
 def _is_as_shown(rule: Rule, facts: Facts, scripts: Scripts) -> bool:
-    """Tell whether the scripts of a command are those a rule was made with. An answer covers no further ones:
-    a module that came since, or what an older version did not look at."""
-    if not set(rule.files) <= _named(facts, scripts):
+    """Tell whether the scripts of a command are those the rule was made with. A new module, or a file that an
+    older version of buddy did not check, is not covered."""
+    if not set(rule.files) <= _script_names(facts, scripts):
         return False
     if rule.origin not in ("saved", "session") or rule.sandbox == "only":
         return True
-    return all({pair, (facts.named(pair[0]), pair[1])} & set(rule.files) for pair in scripts)
+    return all({pair, (facts.main_tree_path(pair[0]), pair[1])} & set(rule.files) for pair in scripts)
 
 
-def _named(facts: Facts, scripts: Scripts) -> set[tuple[str, str]]:
+def _script_names(facts: Facts, scripts: Scripts) -> set[tuple[str, str]]:
     """Scripts under the names they have here and in the main tree of a worktree."""
-    return {pair for path, digest in scripts for pair in ((path, digest), (facts.named(path), digest))}
+    return {
+        pair for path, digest in scripts for pair in ((path, digest), (facts.main_tree_path(path), digest))
+    }
 
 
 def _is_rule_for_line(rule: Rule, facts: Facts) -> bool:
@@ -309,7 +313,7 @@ def _covering(rules: Iterable[Rule], facts: Facts, path: Located) -> Rule | None
     for rule in rules:
         if delicate and (rule.path in _EVERYTHING or (path.secret and rule.path in whole)):
             continue
-        if any(matches_path(rule, root, facts.home, text) for root, text in _called(facts, path.real)):
+        if any(matches_path(rule, root, facts.home, text) for root, text in _path_names(facts, path.real)):
             return rule
     return None
 
@@ -319,11 +323,11 @@ def _path_matches(rule: Rule, facts: Facts, path: Located) -> bool:
     return any(
         matches_path(rule, root, facts.home, text)
         for given in (path.real, path.path)
-        for root, text in _called(facts, given)
+        for root, text in _path_names(facts, given)
     )
 
 
-def _called(facts: Facts, path: str) -> Iterable[tuple[str, str]]:
+def _path_names(facts: Facts, path: str) -> Iterable[tuple[str, str]]:
     """Yield each name of a path with the folder rules are relative to there: in a worktree a file also has
     the name of its place in the main tree, so that the project's rules apply there too."""
     yield facts.root, path
@@ -350,7 +354,7 @@ def _names(facts: Facts, *, exact: bool = False) -> frozenset[str]:
     return frozenset(names)
 
 
-def _seen(facts: Facts) -> Iterable[tuple[str, ...]]:
+def _argvs(facts: Facts) -> Iterable[tuple[str, ...]]:
     """Yield every argv a command line starts as far as it can be known, under the name and the plain name of
     its program."""
     for command in facts.shell.commands if facts.shell else ():
@@ -377,7 +381,7 @@ def rules_for_session(facts: Facts) -> tuple[Rule, ...]:
     """Return the rules that would let this call run for the rest of the session. An edit covers the files of
     the whole workspace. A script must stay as it is, unless the sandbox confines whatever it becomes."""
     rules = _edits_of_workspace(facts) or _rules(facts)
-    return _without_secrets(tuple(_confined(rule) for rule in rules) if facts.sandboxed else rules)
+    return _without_secrets(tuple(_sandbox_only(rule) for rule in rules) if facts.sandboxed else rules)
 
 
 def no_place_for_commands(facts: Facts) -> str:
@@ -395,7 +399,7 @@ def _without_secrets(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return () if any(redact(rule.shown) != rule.shown for rule in rules) else rules
 
 
-def _confined(rule: Rule) -> Rule:
+def _sandbox_only(rule: Rule) -> Rule:
     """Return the rule with scripts that may change, for the sandbox alone."""
     return msgspec.structs.replace(rule, files=(), sandbox="only") if rule.files else rule
 

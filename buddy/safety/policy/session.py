@@ -17,7 +17,7 @@ from buddy.safety.policy.rules import Rule, RuleSet
 LOG_LENGTH = 500
 MAX_NAMED = 5
 CYCLE: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
-"""What Shift+Tab goes through; yolo is a start flag."""
+"""The modes Shift+Tab cycles through; yolo is only a start flag."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -53,8 +53,8 @@ class Policy:
         return verdict
 
     def log_answer(self, facts: Facts, verdict: Verdict, answer: str, now: float) -> None:
-        """Write into the log who ended the question this verdict put, and with what. A question that came
-        while the call ran (about the sandbox) gets a row of its own."""
+        """Log who answered the request of this verdict, and with what. A request made while the call ran
+        (about the sandbox) gets its own row."""
         for at in reversed(range(len(self.log))):
             if self.log[at].verdict is verdict:
                 self.log[at] = msgspec.structs.replace(self.log[at], answer=answer)
@@ -62,8 +62,8 @@ class Policy:
         self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict, answer))
 
     def consider(self, facts: Facts, now: float) -> Verdict:
-        """Judge one call without a trace: for tests of rules, and for open questions after something changed
-        (a question about what no mode allows still asks)."""
+        """Judge one call without logging: for testing rules, and for judging open requests again after a
+        change."""
         return judge(facts, self.mode, self.rules, self.grants, self.approvals, trusted=self.trusted, now=now)
 
     def set_mode(self, mode: Mode) -> None:
@@ -89,9 +89,9 @@ class Policy:
         return new
 
     def learn(self, rules: tuple[Rule, ...]) -> None:
-        """Rules that were saved hold from now on, not only when they are read again."""
+        """Add saved rules to those in force."""
         new = tuple(rule for rule in rules if rule not in self.rules.rules)
-        self.rules = self.rules.joined(RuleSet(new))
+        self.rules = self.rules.merge(RuleSet(new))
 
     def unlearn(self, rule: Rule) -> None:
         """Forget a saved rule."""

@@ -1,4 +1,4 @@
-"""Judging one shell command by itself: for `buddy permissions test` and `/permissions test`."""
+"""Verdict on one shell command, for `buddy permissions test` and `/permissions test`."""
 
 from __future__ import annotations
 

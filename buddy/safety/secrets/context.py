@@ -1,7 +1,7 @@
-"""Secrets recognised by where they stand: after a telling name, in a header, an option, an address.
+"""Secrets recognised by context: after a telling name, in a header, an option or an address.
 
-The value decides as much as the name: it must look random, or the name must be written as environment files
-and headers write it. Placeholders, code and references to variables stay.
+The value must look random, or the name must be written as in environment files and headers. Placeholders,
+code and references to variables are not secrets.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _NETRC = pattern(
 )
 _HEADER = pattern(r"(?i)x-[a-z-]+|(?:proxy-)?authorization|api-key|private-token|ocp-apim-subscription-key")
 _MIXED = pattern(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9]).{20,}")
-"""Long and of all kinds of characters: no placeholder, whatever word it happens to hold."""
+"""Long and of mixed characters: no placeholder, whatever word it contains."""
 _PLACEHOLDER = pattern(
     r"""(?xi)
       [$%{\[(*&@].* | .*(?:\.\.\.|…|\*\*\*|\$\{|\{\{).* | (.)\1+ | [x*•.-]+
@@ -90,7 +90,7 @@ _NUMBER = pattern(r"[0-9][0-9_.]*")
 _LOOK_BACK_CHARS = 64
 
 
-def find_placed(text: str) -> Iterator[Span]:
+def find_by_context(text: str) -> Iterator[Span]:
     """Yield the secret values recognisable by their place in the text, in no order."""
     yield from _in_addresses(text)
     if "-u " in text:

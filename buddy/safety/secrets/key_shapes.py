@@ -1,8 +1,7 @@
-"""The shapes of well-known keys and tokens, as data: what a text must contain at all, and what follows.
+"""The shapes of well-known keys and tokens, as data: a prefix and a pattern for the rest.
 
-Most providers mark their keys with a prefix. A row says the kind, the prefix, and the pattern of what follows
-it; the prefix is looked for first, because that costs next to nothing. Where to add one: here, and in the
-test's table.
+Most providers mark their keys with a prefix. It is searched first, because that costs almost nothing. Add new
+shapes here and to the test's table.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _AFTER = "(?![A-Za-z0-9])"
 MIN_SECRET_CHARS = 14
 _WRITTEN_LINE_END = pattern(r"\\[nrt]")
 GAP = r"(?:\s|\\[nrt]|(?<=[\sn])\d{1,6}(?=\t|\\t))"
-"""White space, also as JSON writes it, and the line numbers of a file that was read."""
+"""White space, also as escaped by JSON, and the line numbers of a read file."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -218,8 +217,8 @@ def find_shapes(text: str) -> Iterator[Span]:
     for shape in _possible_shapes(long_words):
         yield from _occurrences(text, shape)
     for kind, needle, hint, whole in UNMARKED:
-        if needle in long_words and _compiled(hint).search(long_words):
-            for found in _compiled(whole).finditer(text):
+        if needle in long_words and _compile(hint).search(long_words):
+            for found in _compile(whole).finditer(text):
                 yield found.start(), found.end(), kind
 
 
@@ -267,5 +266,5 @@ def _whole(shape: Shape) -> re.Pattern[str]:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)

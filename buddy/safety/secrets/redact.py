@@ -1,9 +1,8 @@
-"""Secrets taken out of text that goes to disk: journals, logs, exports.
+"""Redaction of secrets in text that goes to disk: journals, logs, exports.
 
-Known shapes (`secret_shapes`), the person's own configured keys wherever they occur, private key blocks,
-credentials in headers and addresses, and assignments like `API_KEY=…` whose value looks random. What stays:
-commit ids, UUIDs, checksums, images, placeholders. Only readable text is touched; what a provider wants back
-untouched is not.
+Redacted are known shapes (`key_shapes`), the person's configured keys, private key blocks, credentials in
+headers and addresses, and assignments like `API_KEY=…` whose value looks random. Commit ids, UUIDs,
+checksums, images and placeholders stay, and so does the opaque data of providers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from buddy.safety.secrets.context import find_placed
+from buddy.safety.secrets.context import find_by_context
 from buddy.safety.secrets.key_shapes import GAP, Span, find_shapes
 
 MIN_OWN_KEY_CHARS = 8
@@ -59,7 +58,7 @@ Finder = Callable[[str], Sequence[Span]]
 def secret_spans(text: str, keys: Sequence[str] = ()) -> list[Span]:
     """Find the secrets of a text, in order and without overlap; one that begins inside another is merged into
     it. `keys` are the user's own, matched literally."""
-    spans = [*_own_keys(text, keys), *_private_keys(text), *find_shapes(text), *find_placed(text)]
+    spans = [*_own_keys(text, keys), *_private_keys(text), *find_shapes(text), *find_by_context(text)]
     apart: list[Span] = []
     for start, end, kind in sorted(spans, key=itemgetter(0)):
         # Stable: of two that start together the first names it.
@@ -84,9 +83,8 @@ def redact(text: str, keys: Sequence[str] = ()) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def painted_over(text: str, spans: Sequence[Span]) -> str:
-    """Return the text with a star for every byte of these secrets, line ends kept: everything else stays
-    where it is."""
+def mask_spans(text: str, spans: Sequence[Span]) -> str:
+    """Replace every byte of these secrets by a star; line ends and offsets stay."""
     pieces: list[str] = []
     at = 0
     for start, end, _kind in spans:
@@ -146,12 +144,12 @@ def _own_keys(text: str, keys: Sequence[str]) -> Iterator[Span]:
                 yield at, at + len(form), "configured key"
                 at = text.find(form, at + len(form))
         if hides:
-            for found in _broken_key(key).finditer(text):
+            for found in _key_pattern(key).finditer(text):
                 yield *found.span(), "configured key"
 
 
 @lru_cache(maxsize=32)
-def _broken_key(key: str) -> re.Pattern[str]:
+def _key_pattern(key: str) -> re.Pattern[str]:
     """Return the key with signs between its characters that a terminal does not show."""
     return re.compile(f"{_UNSEEN_SIGN}*".join(map(re.escape, key)))
 

@@ -1,6 +1,6 @@
-"""The analysis of a whole command line: both parsers, then every simple command on its own.
+"""Analysis of a command line: both parsers, then each simple command.
 
-Import this module late: the grammar behind it costs 5 ms.
+Import this module late: its grammar takes 5 ms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from buddy.safety.shell.destructive import (
     unknown_target,
 )
 from buddy.safety.shell.expansion import expand, expand_one
-from buddy.safety.shell.fallback_scan import inner_commands, scavenge, written, written_inside
+from buddy.safety.shell.fallback_scan import inner_commands, scavenge, targets_in_text, targets_inside
 from buddy.safety.shell.lexer import NOT_FOLLOWED, read_line
 from buddy.safety.shell.lookalikes import lookalike
 from buddy.safety.shell.programs.names import uses_network
@@ -62,7 +62,7 @@ _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "builtin", "c
 
 
 class Analyser:
-    """Judges command lines. Keeps a parser; holds nothing about the commands."""
+    """Judges command lines. Keeps a parser, but no state of commands."""
 
     def __init__(self) -> None:
         self._grammar = Grammar()
@@ -132,7 +132,7 @@ class Analyser:
 
 
 def only_in_a_sandbox(construct: str) -> str:
-    """Return the reason of level wide."""
+    """Return the reason for level wide."""
     return f"{construct} runs unasked only in a sandbox"
 
 
@@ -178,7 +178,7 @@ def _unclear(command: str, place: CommandPlace, unclear: UnclearError) -> Analys
     disaster = next(filter(None, (catastrophe(argv, at) for argv, at in zip(seen, moved, strict=True))), "")
     disaster = disaster or catastrophe_across([command.argv for command in commands], boundary)
     targets = dict.fromkeys(
-        (*written(command), *(target for argv in seen for target in written_inside(argv)))
+        (*targets_in_text(command), *(target for argv in seen for target in targets_inside(argv)))
     )
     disaster = disaster or bomb(command[:MAX_CHARS])
     if not disaster and not unclear.construct:
@@ -209,11 +209,11 @@ def _after_each(seen: list[tuple[str, ...]], boundary: Boundary) -> list[Boundar
     found: list[Boundary] = []
     for argv in seen:
         found.append(boundary)
-        boundary = _moved(argv, boundary)
+        boundary = _boundary_after_cd(argv, boundary)
     return found
 
 
-def _moved(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
+def _boundary_after_cd(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
     """Return the boundary for the hard floor after a `cd`, as far as its words tell."""
     folders = [word for word in argv[1:] if not word.startswith("-")]
     if argv[:1] not in (("cd",), ("pushd",)) or len(folders) > 1 or any(UNRESOLVED in one for one in folders):
@@ -237,20 +237,20 @@ class _LineJudge:
         self._command = command
         self._place = place
         self._floor = place.boundary
-        """Where deletes and writes are judged: every `cd` that can be read moves it, followed or not."""
+        """The folder for judging deletes and writes: every readable `cd` moves it, followed or not."""
         self._found: list[Subcommand] = []
         self._reads: list[Located] = []
         self._writes: list[Located] = []
         self._catastrophic = ""
         self._protected = ""
         self._lost = False
-        """Whether a command before may have changed to a folder that is not known."""
+        """An earlier command may have changed to an unknown folder."""
         self._unmoved: Boundary | None = None
-        """Where the commands before a `cd` run, None before there is one."""
+        """The folder before the first `cd`, None while there was none."""
         self._may_stay = False
-        """Whether a command runs there, too, if the `cd` fails: behind `;` and `||`."""
+        """A command also runs there if the `cd` fails: after `;` and `||`."""
         self._all_follow = False
-        """Whether nothing of the list runs once its first command fails."""
+        """The whole list ends when its first command fails."""
         self._upstream: tuple[str, ...] | None = None
         """The words of the commands whose output the next one gets, None when no pipe leads to it."""
 
@@ -294,10 +294,10 @@ class _LineJudge:
         words = simple.words[1:] if simple.words and simple.words[0].plain == "!" else simple.words
         folder = "" if self._lost else self._place.boundary.cwd
         unmoved = self._unmoved if self._may_stay else None
-        judged, literal, reason = self._judged_here(simple, words, feed, may_move=may_move)
+        judged, literal, reason = self._judge_here(simple, words, feed, may_move=may_move)
         if not reason and unmoved is not None:
             place, self._place = self._place, msgspec.structs.replace(self._place, boundary=unmoved)
-            elsewhere, _, reason = self._judged_here(simple, words, feed, may_move=False)
+            elsewhere, _, reason = self._judge_here(simple, words, feed, may_move=False)
             self._place = place
             reason = f"if the cd fails: {reason}" if reason else ""
             judged.reads.extend(elsewhere.reads)
@@ -306,15 +306,15 @@ class _LineJudge:
         if not reason and judged.wide:
             level, reason = "wide", only_in_a_sandbox(judged.wide[0])
         inner = inner_commands(judged.argv)
-        written = [tuple(_shown(word) for word in words)] if judged.globbed else []
+        written = [tuple(_display(word) for word in words)] if judged.globbed else []
         for argv in (judged.argv, *inner, *written):
             self._catastrophic = self._catastrophic or catastrophe(argv, self._floor)
             self._protected = self._protected or protected_write(argv, self._floor)
-            for target in written_inside(argv):
+            for target in targets_inside(argv):
                 self._protected = self._protected or unknown_target(target, self._floor)
         for argv in (judged.argv, *inner):
             self._note_writes(targets(argv))
-        self._floor = _moved(judged.argv, self._floor)
+        self._floor = _boundary_after_cd(judged.argv, self._floor)
         self._reads.extend(judged.reads)
         sources = self._sources(simple)
         self._upstream = (*(sources or ()), *judged.argv[1:])
@@ -332,12 +332,12 @@ class _LineJudge:
         self._lost = self._lost or (level == "ask" and _may_move(judged.argv))
         return judged.lists
 
-    def _judged_here(
+    def _judge_here(
         self, simple: Simple, words: tuple[Word, ...], feed: Feed | None, *, may_move: bool
     ) -> tuple[JudgedCommand, bool, str]:
         """Return the command as the place reads it, whether all of its words are known, and why it does not
         only read."""
-        judged, literal, reason = self._expanded(words, feed)
+        judged, literal, reason = self._expand(words, feed)
         try:
             self._surroundings(simple, words, judged)
         except RefusedError as refused:
@@ -351,17 +351,17 @@ class _LineJudge:
         given = [redirect for redirect in simple.redirects if redirect.sign.startswith("<")]
         if not given:
             return self._upstream
-        return (*(self._upstream or ()), *(_shown(one.word) for one in given if one.sign in ("<", "<>")))
+        return (*(self._upstream or ()), *(_display(one.word) for one in given if one.sign in ("<", "<>")))
 
-    def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[JudgedCommand, bool, str]:
+    def _expand(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[JudgedCommand, bool, str]:
         """Return the command with its words expanded, whether all of them are known, and why not."""
         try:
             expanded = expand(words, self._place)
         except UnclearError as unclear:
-            argv = tuple(_shown(word) for word in words)
+            argv = tuple(_display(word) for word in words)
             return JudgedCommand(self._place, argv), False, unclear.reason
         except RefusedError as refused:
-            return JudgedCommand(self._place, tuple(_shown(word) for word in words)), False, str(refused)
+            return JudgedCommand(self._place, tuple(_display(word) for word in words)), False, str(refused)
         judged = JudgedCommand(
             self._place,
             expanded.argv,
@@ -401,7 +401,7 @@ class _LineJudge:
         except UnclearError:
             if ">" in sign:
                 self._protected = self._protected or unknown_target(
-                    _shown(redirect.word), self._place.boundary, redirect.word.text
+                    _display(redirect.word), self._place.boundary, redirect.word.text
                 )
             raise
         if sign in (">&", "<&") and (target.isdecimal() or target == "-"):
@@ -510,7 +510,7 @@ def _name_read(condition: Sequence) -> str:
     raise RefusedError("a while loop whose end is not certain")
 
 
-def _shown(word: Word) -> str:
+def _display(word: Word) -> str:
     """Return a word that was not expanded: known text stays, the rest is unknown."""
     if any(piece.kind.endswith("variable") for piece in word.pieces):
         return "".join(UNRESOLVED if piece.kind.endswith("variable") else piece.text for piece in word.pieces)

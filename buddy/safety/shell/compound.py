@@ -1,6 +1,6 @@
-"""Subshells, groups, ifs and loops: read as a tree of simple commands, by the same strict lexer.
+"""Parser of subshells, groups, ifs and loops into a tree of simple commands, with the same strict lexer.
 
-Only what turns out to read as a whole uses this; everything else is judged as a line that is not followed.
+The tree is used only when the whole of it reads; other lines count as not followed.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class _TreeLexer(Lexer):
         while True:
             self._check_pending()
             self._skip(newlines=True)
-            if self._keyword() in ends or (self._done() and not ends):
+            if self._keyword() in ends or (self._is_at_end() and not ends):
                 break
-            if self._done() or (items and not connector):
+            if self._is_at_end() or (items and not connector):
                 raise UnclearError("a compound command does not end as expected", construct=True)
             connectors.append(";" if connector == "\n" else connector)
             items.append(self._item(depth))
@@ -116,23 +116,23 @@ class _TreeLexer(Lexer):
                 self._at += 1
                 if self._peek() == "(":
                     raise UnclearError("arithmetic", construct=True)
-                return self._closed("subshell", (self._list(frozenset({")"}), depth + 1),), ")")
+                return self._close("subshell", (self._list(frozenset({")"}), depth + 1),), ")")
             case "{":
                 self._at += 1
-                return self._closed("group", (self._list(frozenset({"}"}), depth + 1),), "}")
+                return self._close("group", (self._list(frozenset({"}"}), depth + 1),), "}")
             case "for":
                 return self._for(depth + 1)
             case "while":
                 self._at += len("while")
                 condition = self._list(frozenset({"do"}), depth + 1)
                 self._at += len("do")
-                return self._closed("while", (condition, self._list(frozenset({"done"}), depth + 1)), "done")
+                return self._close("while", (condition, self._list(frozenset({"done"}), depth + 1)), "done")
             case "if":
                 return self._if(depth + 1)
             case _:
                 return self._simple()
 
-    def _closed(
+    def _close(
         self,
         kind: CompoundKind,
         bodies: tuple[Sequence, ...],
@@ -159,7 +159,7 @@ class _TreeLexer(Lexer):
             self._at += len("then")
             bodies.append(self._list(frozenset({"elif", "else", "fi"}), depth))
             word = self._keyword()
-        return self._closed("if", tuple(bodies), "fi")
+        return self._close("if", tuple(bodies), "fi")
 
     def _for(self, depth: int) -> Compound:
         self._at += len("for")
@@ -169,7 +169,7 @@ class _TreeLexer(Lexer):
             raise UnclearError("a loop over something odd", construct=True)
         words: list[Word] = []
         self._skip(newlines=False)
-        while not self._done() and self._peek() not in "\n;&|()<>":
+        while not self._is_at_end() and self._peek() not in "\n;&|()<>":
             words.append(self._word())
             self._skip(newlines=False)
         if self._peek() not in (";", "\n") or not words:
@@ -180,10 +180,10 @@ class _TreeLexer(Lexer):
             raise UnclearError("a loop without do", construct=True)
         self._at += len("do")
         body = self._list(frozenset({"done"}), depth)
-        return self._closed("for", (body,), "done", name, tuple(words))
+        return self._close("for", (body,), "done", name, tuple(words))
 
     def _plain_word(self) -> str:
         self._skip(newlines=False)
-        if self._done() or self._peek() in "\n;&|()<>":
+        if self._is_at_end() or self._peek() in "\n;&|()<>":
             return ""
         return self._word().plain or ""

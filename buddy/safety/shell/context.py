@@ -1,4 +1,4 @@
-"""Place where a command would run, and checks of what each simple command of it may read."""
+"""The place where a command would run, and the checks of what a simple command may read."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _PUBLIC_TREES = (
     *("/usr/include", "/usr/share", "/usr/lib", "/usr/lib64", "/usr/bin", "/usr/sbin", "/usr/src"),
     *("/bin", "/sbin", "/lib", "/lib64"),
 )
-"""What packages bring. Links out of them are followed before this is asked."""
+"""Folders of installed packages. Links out of them are resolved before this check."""
 
 _COUNTED = re.compile(r" (?:-[cNl] ?|--(?:read-)?bytes[= ])[0-9]")
-"""How head, od and xxd are told where to stop."""
+"""Options that limit the output of head, od and xxd."""
 
 
 FOUND_NAME = f"./{UNRESOLVED}"
-"""Stands for a file that find or xargs hands to a command."""
+"""Placeholder for a file that find or xargs passes to a command."""
 
 
 class RefusedError(Exception):
-    """A command is not known to only read. The message is what the person is told."""
+    """A command is not known to only read. The message is for the person."""
 
 
 class CommandPlace(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class CommandPlace(msgspec.Struct, frozen=True):
     def inside(self, folder: str, *, may_miss: bool = False) -> CommandPlace:
         """Return the same place in another folder. Raises `RefusedError` for a folder that is not in the
         workspace, or that is not there unless it `may_miss`."""
-        located = _located(self.boundary, folder)
+        located = _locate(self.boundary, folder)
         if not located.inside:
             raise RefusedError(f"it changes to {located.shown}, outside the workspace")
         if not os.path.isdir(located.real) and not (may_miss and not os.path.lexists(located.path)):
@@ -166,7 +166,7 @@ class JudgedCommand:
         return True
 
     def _inside(self, given: str) -> Located:
-        located = _located(self.place.boundary, given)
+        located = _locate(self.place.boundary, given)
         if not located.inside and not is_public(located.real):
             raise RefusedError(f"it looks outside the workspace: {located.shown}")
         self.reads.append(located)
@@ -187,7 +187,7 @@ def is_public(path: str) -> bool:
     return path in _PUBLIC_FILES or any(is_beneath(path, tree) for tree in _PUBLIC_TREES)
 
 
-def found_above(judged: JudgedCommand, name: str) -> Iterator[str]:
+def files_above(judged: JudgedCommand, name: str) -> Iterator[str]:
     """Yield all files of a name in the folders from the working directory upwards."""
     folder = judged.place.boundary.cwd
     while True:
@@ -209,7 +209,7 @@ def _waits(path: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _located(boundary: Boundary, given: str) -> Located:
+def _locate(boundary: Boundary, given: str) -> Located:
     """Locate a word of an argv. The shell has already expanded tildes, so that one left over is part of a
     name."""
     if given.startswith("~"):
@@ -245,7 +245,7 @@ def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
     """Return a shell glob of one path component as a regular expression."""
-    return compiled_glob(glob_pieces(pattern), re.IGNORECASE)
+    return compile_glob(glob_pieces(pattern), re.IGNORECASE)
 
 
 def glob_pieces(pattern: str) -> list[str]:
@@ -267,7 +267,7 @@ def glob_pieces(pattern: str) -> list[str]:
     return pieces
 
 
-def compiled_glob(pieces: list[str], flags: int = 0) -> re.Pattern[str]:
+def compile_glob(pieces: list[str], flags: int = 0) -> re.Pattern[str]:
     """Return the regular expression of a glob in pieces. Raises `RefusedError`."""
     try:
         return re.compile(wildcard(pieces), re.DOTALL | flags)

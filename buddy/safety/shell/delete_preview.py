@@ -31,7 +31,7 @@ _STAYING = frozenset(
         "setsid",
     }
 )
-"""Programs that start another one where they stand themselves, unless an option says otherwise."""
+"""Wrappers that start another program in their own folder, unless an option says otherwise."""
 _OPTION = pattern(r"-.|\Z")
 _MOVES = pattern(r"-[CDi]|--(?:ch|l)")
 
@@ -65,7 +65,7 @@ def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED
     for command in analysis.commands:
         for operand in _known_operands(command):
             try:
-                located = locate(boundary, posixpath.join(_seen_from(boundary.cwd, command.folder), operand))
+                located = locate(boundary, posixpath.join(_path_from(boundary.cwd, command.folder), operand))
             except ToolError:
                 continue
             targets.setdefault(located.path, located)
@@ -73,11 +73,11 @@ def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED
         return ()
     tracked = tracked_paths(boundary.root)
     return tuple(
-        _counted(located, tracked, at_most) for located in targets.values() if os.path.lexists(located.path)
+        _count(located, tracked, at_most) for located in targets.values() if os.path.lexists(located.path)
     )
 
 
-def _seen_from(cwd: str, folder: str) -> str:
+def _path_from(cwd: str, folder: str) -> str:
     """Return a folder as a person at `cwd` would write it: "" there, relative below it."""
     if folder == cwd:
         return ""
@@ -109,7 +109,7 @@ def _operands(argv: tuple[str, ...]) -> Iterator[str]:
         yield from starts or ["."]
 
 
-def _counted(located: Located, tracked: frozenset[str] | None, at_most: int) -> Deletion:
+def _count(located: Located, tracked: frozenset[str] | None, at_most: int) -> Deletion:
     if os.path.islink(located.path) or not os.path.isdir(located.path):
         return Deletion(located, False, 1, _missing([located.path], tracked), False)
     files: list[str] = []

@@ -10,10 +10,10 @@ import re
 from buddy.agent.tool import ToolError
 from buddy.safety.git_keys import starts_program
 from buddy.safety.paths import Boundary, is_beneath, locate
-from buddy.safety.shell.fallback_scan import inner_commands, scavenge, written
+from buddy.safety.shell.fallback_scan import inner_commands, scavenge, targets_in_text
 from buddy.safety.shell.programs.names import SHELLS, word_list, words
-from buddy.safety.shell.result import UNRESOLVED, shown
-from buddy.safety.shell.write_targets import unpacks_into, written_by
+from buddy.safety.shell.result import UNRESOLVED, display_word
+from buddy.safety.shell.write_targets import unpacks_into, targets_of
 
 _EVERYTHING = frozenset({".", "./", ":/", ":", "*", "./*", ":/*", ":(top)"})
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
@@ -57,7 +57,7 @@ def _subcommand(rest: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def _config(words: list[str]) -> str:
-    """Return a setting of git that starts programs, when it is written."""
+    """Return a setting of git that starts programs, when it is targets_in_text."""
     operands = [word for word in words if not word.startswith("-")]
     if operands[:1] == ["set"]:
         operands.pop(0)
@@ -109,7 +109,7 @@ def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
     if name in ("rm", "chmod", "chown", "chgrp", "mv", "shred", "unlink", "rmdir"):
         return _hits_too_much(name, rest, boundary)
     if name == "find" and ("-delete" in rest or _executes_rm(rest)):
-        found = _found_too_much(rest, boundary)
+        found = _finds_too_much(rest, boundary)
         return f"find deletes in {found}" if found else ""
     if name == "crontab" and any(word != "-l" for word in rest):
         return "crontab changes what is started without anybody watching"
@@ -127,11 +127,11 @@ def catastrophe_across(commands: list[tuple[str, ...]], boundary: Boundary) -> s
             texts = [word for earlier in commands for word in earlier[1:] if re.search(r"\s", word)]
         if argv and posixpath.basename(argv[0]) == "xargs" and any(map(_deletes_trees, inner_commands(argv))):
             lister = commands[position - 1] if position else ()
-            found = _listed_too_much(lister, boundary)
+            found = _lists_too_much(lister, boundary)
             if found:
                 return f"xargs rm -r deletes {found}"
     for text in texts:
-        for target in written(text):
+        for target in targets_in_text(text):
             reason = unknown_target(target, boundary)
             if reason:
                 return f"a shell is given the text {text[:60]!r}: {reason}"
@@ -154,10 +154,10 @@ def _deletes_trees(argv: tuple[str, ...]) -> bool:
     return posixpath.basename(argv[0]) == "rm" and any(map(_RECURSIVE.fullmatch, argv[1:]))
 
 
-def _listed_too_much(lister: tuple[str, ...], boundary: Boundary) -> str:
+def _lists_too_much(lister: tuple[str, ...], boundary: Boundary) -> str:
     name = posixpath.basename(lister[0]) if lister else ""
     if name == "find":
-        return _found_too_much(lister[1:], boundary)
+        return _finds_too_much(lister[1:], boundary)
     if name == "ls":
         operands = [word for word in lister[1:] if not word.startswith("-")] or ["."]
         return next(filter(None, (_too_much(operand, boundary) for operand in operands)), "")
@@ -166,7 +166,7 @@ def _listed_too_much(lister: tuple[str, ...], boundary: Boundary) -> str:
     return "names that are only known when it runs"
 
 
-def _found_too_much(rest: tuple[str, ...], boundary: Boundary) -> str:
+def _finds_too_much(rest: tuple[str, ...], boundary: Boundary) -> str:
     """Return the place that holds everything which a find goes through; of the workspace, only all of it
     counts."""
     starts = _before_expression(rest) or ["."]
@@ -218,7 +218,7 @@ def _hits_too_much(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
 def _too_much(operand: str, boundary: Boundary) -> str:
     """Name the place an operand means if deleting it would delete everything (workspace, home, system folder,
     .git); "" for any other."""
-    text, operand = operand, shown(operand)
+    text, operand = operand, display_word(operand)
     stem = re.sub(r"(?:/|\A)(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})\Z", "", text) if text != "/" else text
     if stem != text:
         text = stem or ("/" if operand.startswith("/") else ".")
@@ -246,7 +246,7 @@ def _too_much(operand: str, boundary: Boundary) -> str:
 def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command that writes would touch a protected file, "" when it would not."""
     name = argv[0].rpartition("/")[2] if argv else ""
-    for target in written_by(name, argv[1:MAX_LOCATED]):
+    for target in targets_of(name, argv[1:MAX_LOCATED]):
         reason = protected_target(target, boundary)
         if reason:
             return f"{name} writes a file: {reason}"
@@ -269,17 +269,19 @@ def unknown_target(path: str, boundary: Boundary, as_written: str = "") -> str:
     reason = protected_target(path, boundary)
     if reason or UNRESOLVED not in path:
         return reason
-    return f"it writes {as_written or shown(path)}, which is only known when it runs and may be protected"
+    return (
+        f"it writes {as_written or display_word(path)}, which is only known when it runs and may be protected"
+    )
 
 
 def protected_target(path: str, boundary: Boundary) -> str:
-    """Why a path must not be written without asking, "" when it may."""
+    """Why a path must not be targets_in_text without asking, "" when it may."""
     if path in _STREAMS:
         return ""
     if _DEVICE.match(path):
         return f"{path} is a disk"
     try:
-        located = locate(boundary, shown(path))
+        located = locate(boundary, display_word(path))
     except ToolError:
         return ""
     return f"{located.shown} is protected: {located.protected}" if located.protected else ""

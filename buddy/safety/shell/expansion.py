@@ -12,7 +12,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import locate
-from buddy.safety.shell.context import CommandPlace, compiled_glob, glob_pieces, is_public
+from buddy.safety.shell.context import CommandPlace, compile_glob, glob_pieces, is_public
 from buddy.safety.shell.programs.names import word_list, words
 from buddy.safety.shell.result import SUM, UNRESOLVED, Piece, UnclearError, Word, word_of
 
@@ -58,8 +58,8 @@ def expand(line: tuple[Word, ...], place: CommandPlace) -> ExpandedWords:
     globbed: set[int] = set()
     for word in line:
         for single in _braces(word):
-            pieces, is_opaque, is_split = _resolved(single, place)
-            found = None if is_opaque else _globbed(pieces, place)
+            pieces, is_opaque, is_split = _resolve(single, place)
+            found = None if is_opaque else _expand_glob(pieces, place)
             if found is not None:
                 globbed.update(range(len(argv), len(argv) + len(found)))
                 argv.extend(found)
@@ -140,7 +140,7 @@ def _sequence(text: str) -> list[str]:
     return [str(number) for number in range(first, last + step, step)]
 
 
-def _resolved(word: Word, place: CommandPlace) -> tuple[list[Piece], bool, bool]:
+def _resolve(word: Word, place: CommandPlace) -> tuple[list[Piece], bool, bool]:
     """Return a word with its tilde and variables replaced; whether some value stays unknown, and whether the
     shell may split it."""
     pieces: list[Piece] = []
@@ -181,7 +181,7 @@ def _tilde(piece: Piece, word: Word, position: int, place: CommandPlace) -> list
     return [Piece(place.boundary.home, "quoted"), Piece(text[1:], "bare")]
 
 
-def _globbed(pieces: list[Piece], place: CommandPlace) -> list[str] | None:
+def _expand_glob(pieces: list[Piece], place: CommandPlace) -> list[str] | None:
     """Return the sorted current matches of a pattern; None for a word that is no pattern or matches
     nothing."""
     if not any(piece.kind == "bare" and re.search(r"[*?\[]", piece.text) for piece in pieces):
@@ -253,9 +253,9 @@ class _Glob:
             if rest:
                 yield from self.matches(rest, path + "/")
             elif not text or os.path.lexists(os.path.join(self._cwd, path)):
-                yield self._counted(path)
+                yield self._count(path)
             return
-        expression = compiled_glob(
+        expression = compile_glob(
             [
                 piece
                 for part, special in component
@@ -266,11 +266,11 @@ class _Glob:
             if not expression.fullmatch(name):
                 continue
             if not rest:
-                yield self._counted(prefix + name)
+                yield self._count(prefix + name)
             elif os.path.isdir(os.path.join(self._cwd, prefix + name)):
                 yield from self.matches(rest, prefix + name + "/")
 
-    def _counted(self, path: str) -> str:
+    def _count(self, path: str) -> str:
         self._found += 1
         if self._found > MAX_MATCHES:
             raise UnclearError("a pattern that matches too many files", construct=True)

@@ -1,7 +1,6 @@
-"""Every command that might be in a text, found without understanding it.
+"""Over-approximation of the commands in text that could not be parsed.
 
-For deny rules and for the hard floor only: it errs on the side of finding too much, and takes linear time for
-any input.
+It is used for deny rules and the hard floor only: it errs on the side of too many commands, in linear time.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the argv of everything that looks like a command, quotes removed, unknown values shown as
     such."""
     text = text[:_MAX_CHARS]
-    found = _scavenged(text) if re.search(r"['\\\\$`<>]", text) else _scavenged_plain(text)
+    found = _scavenge_any(text) if re.search(r"['\\\\$`<>]", text) else _scavenge_plain(text)
     return tuple(command for command in found if command)[:_MAX_COMMANDS]
 
 
-def _scavenged_plain(text: str) -> list[tuple[str, ...]]:
+def _scavenge_plain(text: str) -> list[tuple[str, ...]]:
     """The same for a text without quotes that keep something, variables and redirections, in less time."""
     found: list[tuple[str, ...]] = []
     for part in re.split(r"[;&|()\n]+", text.replace('"', "")):
@@ -51,7 +50,7 @@ def _scavenged_plain(text: str) -> list[tuple[str, ...]]:
     return found
 
 
-def _scavenged(text: str) -> list[tuple[str, ...]]:
+def _scavenge_any(text: str) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     argv: list[str] = []
     word: list[str] | None = None
@@ -85,8 +84,8 @@ def _scavenged(text: str) -> list[tuple[str, ...]]:
     return found
 
 
-def written(text: str, depth: int = 0) -> tuple[str, ...]:
-    """Whatever stands behind a sign that writes, also inside texts in single quotes."""
+def targets_in_text(text: str, depth: int = 0) -> tuple[str, ...]:
+    """Return every target of a redirection that writes, also inside single-quoted texts."""
     if ">" not in text:
         return ()
     found: list[str] = []
@@ -94,7 +93,7 @@ def written(text: str, depth: int = 0) -> tuple[str, ...]:
     for piece in _PIECE.finditer(text[:_MAX_CHARS]):
         kind, part = piece.lastgroup, piece.group()
         if kind == "single" and ">" in part and depth < _MAX_DEPTH:
-            found.extend(written(part.strip("'"), depth + 1))
+            found.extend(targets_in_text(part.strip("'"), depth + 1))
         if kind == "redirect":
             if target:
                 found.append("".join(target))
@@ -115,16 +114,16 @@ def written(text: str, depth: int = 0) -> tuple[str, ...]:
     return tuple(found)[:_MAX_COMMANDS]
 
 
-def written_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
+def targets_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same for the texts that a program might take for commands."""
     name = argv[0].rpartition("/")[2] if argv else ""
     if name not in _WRAPPERS and name not in SHELLS:
         return ()
-    return tuple(target for word in argv[1:_MAX_WORDS] if ">" in word for target in written(word))
+    return tuple(target for word in argv[1:_MAX_WORDS] if ">" in word for target in targets_in_text(word))
 
 
 def _command(argv: list[str]) -> tuple[str, ...]:
-    """Without the keywords and assignments in front."""
+    """Drop leading keywords and assignments."""
     position = 0
     while position < len(argv) and (
         argv[position] in _KEYWORDS or re.match(r"[A-Za-z_]\w*\+?=", argv[position])

@@ -1,6 +1,6 @@
-"""Selection of files by a command: by their names, and by what a search finds in them.
+"""The files a command would select, by name or by content.
 
-Everything here answers "may it be taken up?" and says yes when it cannot tell.
+All functions over-approximate: when unsure, a file counts as selected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HUNTED = re.compile(
 _PLAIN_GLOB = re.compile(r"[\w.*?/+@, -]*")
 _BRACKETS = re.compile(r"\[\[:[a-z]+:\]\]")
 _UNSURE = re.compile(r"[*+}][*+{]|\)[*+{]|(?:[*+}].*){4}|\(\?(?!:)|\\\\|\\['`]|\[[:.=]|\A\*")
-"""What may take for ever, or what Python may read differently."""
+"""Patterns that may take exponential time, or that Python reads differently."""
 _ODD_ESCAPE = {"perl": re.compile(r"\\(?![sSwWdDbBntr])[A-Za-z0-9]")}
 _ODD_POSIX = re.compile(
     r"\\(?![sSwWbB])[A-Za-z0-9]|\[[^\]]*\\|(?<![\[|(\\])(?<=.)\^|(?<!\\)\$(?=.)(?!\\?[|)])"
@@ -51,7 +51,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 Filter = Callable[[Candidate], bool]
-"""Whether a file may come through one test of a command."""
+"""Tells whether a file may pass one test of a command."""
 
 
 def glob_filter(pattern: str, *, on_path: bool = False) -> Filter | None:
@@ -82,7 +82,7 @@ def all_of(filters: tuple[Filter, ...]) -> Filter | None:
 
 
 def no_hidden(file: Candidate) -> bool:
-    """No component of it starts with a dot."""
+    """Tell whether no component of the path starts with a dot."""
     return not any(part.startswith(".") and part not in (".", "..") for part in file.shown.split("/"))
 
 
@@ -120,7 +120,7 @@ def hunts_secrets(expression: re.Pattern[str] | None) -> bool:
     return expression is None or _HUNTED.search(expression.pattern) is not None
 
 
-def searched(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
+def search_expression(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
     """Return an expression for everything a search would find, or more; None when that is unknown. `dialect`:
     "basic", "extended", "perl" or "fixed"."""
     if not patterns:

@@ -1,6 +1,6 @@
-"""Kinds of the objects a revision may name, read from a repository's files without running git.
+"""Lookup of the kinds of objects a revision may name, without running git.
 
-A blob has no path: git shows it whatever the name of the file was that it holds.
+A blob has no path, so git shows it even when it holds a secret file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_FILE_BYTES = 8192
 _MAX_DEPTH = 5
 _MAX_DELTAS = 60
 _HEADER_BYTES = 512
-"""As much of an object as holds the lines of a tag that name its target."""
+"""Enough of an object to hold the lines of a tag that name its target."""
 
 _KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFFSET_DELTA, _REFERENCE_DELTA = 6, 7
@@ -91,7 +91,7 @@ class Objects:
             return
         for store in self._stores:
             yield from self._loose(store, hash_or_part, depth)
-            yield from self._packed(store, hash_or_part, depth)
+            yield from self._kinds_in_packs(store, hash_or_part, depth)
 
     def _loose(self, store: str, part: str, depth: int) -> Iterator[str]:
         folder = f"{store}/{part[:2]}"
@@ -108,20 +108,20 @@ class Objects:
                 yield "unknown"
                 continue
             head, _, content = data.partition(b"\0")
-            yield from self._peeled(head.partition(b" ")[0].decode("ascii", "replace"), content, depth)
+            yield from self._peel(head.partition(b" ")[0].decode("ascii", "replace"), content, depth)
 
-    def _packed(self, store: str, part: str, depth: int) -> Iterator[str]:
+    def _kinds_in_packs(self, store: str, part: str, depth: int) -> Iterator[str]:
         try:
             names = [name for name in os.listdir(f"{store}/pack") if name.endswith(".idx")]
         except OSError:
             return
         for name in names:
-            index = _mapped(f"{store}/pack/{name}")
+            index = _map_pack(f"{store}/pack/{name}")
             offsets = _offsets(index, part, self._hash_bytes) if index is not None else None
             if offsets is None:
                 yield "unknown"
                 continue
-            data = _mapped(f"{store}/pack/{name.removesuffix('.idx')}.pack") if offsets else None
+            data = _map_pack(f"{store}/pack/{name.removesuffix('.idx')}.pack") if offsets else None
             for offset in offsets:
                 yield from self._entry(data, offset, depth) if data is not None else ("unknown",)
 
@@ -139,7 +139,7 @@ class Objects:
                     content = zlib.decompressobj().decompress(data[at : at + _MAX_FILE_BYTES], _HEADER_BYTES)
                 except zlib.error:
                     break
-                yield from self._peeled(_KINDS[number], content, depth)
+                yield from self._peel(_KINDS[number], content, depth)
                 return
             if number == _REFERENCE_DELTA:
                 yield from self._kinds_of_hash(data[at : at + self._hash_bytes].hex(), depth + 1)
@@ -153,7 +153,7 @@ class Objects:
             offset -= back
         yield "unknown"
 
-    def _peeled(self, kind: str, content: bytes, depth: int) -> Iterator[str]:
+    def _peel(self, kind: str, content: bytes, depth: int) -> Iterator[str]:
         """Yield the kind, and for a tag that of what it names: that is shown, too."""
         yield kind if kind in _KINDS.values() else "unknown"
         if kind == "tag":
@@ -190,7 +190,7 @@ def _stores(objects: str, depth: int = 0) -> Iterator[str]:
             yield from _stores(borrowed, depth + 1)
 
 
-def _mapped(path: str) -> mmap.mmap | None:
+def _map_pack(path: str) -> mmap.mmap | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _ATTRIBUTES = os.path.join(os.path.dirname(__file__), "secret_files.gitattributes")
-"""Has git show "Binary files differ" in place of the content of secret files, in the whole history."""
+"""Makes git show "Binary files differ" instead of the content of secret files, in the whole history."""
 
 _GIT_SETTINGS = {
     "core.fsmonitor": "false",
@@ -30,5 +30,5 @@ READ_ONLY_ENVIRONMENT = {
     "npm_config_logs_max": "0",
     "npm_config_update_notifier": "false",
 }
-"""git then writes no index and starts no program of the repository's choice, npm writes no log and asks
-nobody for a newer version of itself."""
+"""With these git writes no index and starts no program of the repository's choice; npm writes no log and does
+not check for updates."""

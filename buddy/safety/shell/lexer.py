@@ -1,7 +1,7 @@
 """A strict tokeniser for the part of bash that can be judged. Everything else raises `UnclearError`.
 
-It must never read a command differently from bash; what it refuses costs a question, nothing more. Its twin
-is `grammar`, and `fuzz` in tests/bench compares both with a real bash.
+It must never read a command differently from bash; a refusal costs only a question. `tree_sitter` is the
+second parser, and `fuzz` in tests/bench compares both with a real bash.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Lexer:
         connector = ""
         while True:
             self._skip(newlines=True)
-            if self._done():
+            if self._is_at_end():
                 if connector in ("&&", "||", "|"):
                     raise UnclearError(f"nothing follows {connector}")
                 break
@@ -77,7 +77,7 @@ class Lexer:
             raise UnclearError("a here-document does not end")
         return CommandLine(tuple(commands), tuple(connectors))
 
-    def _done(self) -> bool:
+    def _is_at_end(self) -> bool:
         return self._at >= len(self._text)
 
     def _peek(self, ahead: int = 0) -> str:
@@ -85,7 +85,7 @@ class Lexer:
 
     def _skip(self, *, newlines: bool) -> None:
         """Go past blanks, comments, and line ends where they mean nothing."""
-        while not self._done():
+        while not self._is_at_end():
             gap = _GAP().match(self._text, self._at)
             self._at = gap.end() if gap else self._at
             char = self._peek()
@@ -156,7 +156,7 @@ class Lexer:
             if redirect is not None:
                 redirects.append(redirect)
                 continue
-            if self._done() or self._peek() in _META:
+            if self._is_at_end() or self._peek() in _META:
                 break
             start = self._at
             word = self._word()
@@ -213,7 +213,7 @@ class Lexer:
             raise UnclearError("a process substitution", construct=True)
         while self._peek() and self._peek() in _BLANK:
             self._at += 1
-        if self._done() or self._peek() in _META:
+        if self._is_at_end() or self._peek() in _META:
             raise UnclearError(f"nothing follows {sign}")
         word = self._word()
         if sign in ("<<", "<<-"):
@@ -237,7 +237,7 @@ class Lexer:
             elif char == '"':
                 self._double(pieces)
             elif char == "\\":
-                pieces.append(Piece(self._escaped(), "quoted"))
+                pieces.append(Piece(self._escape(), "quoted"))
             elif char == "$":
                 self._dollar(pieces, quoted=False)
             elif char == "`":
@@ -249,7 +249,7 @@ class Lexer:
         return word_of(pieces)
 
     def _count_piece(self) -> None:
-        """Thousands of quotes and variables take both parsers 16 ms."""
+        """Count a piece of a word: thousands of quotes and variables would take both parsers 16 ms."""
         self._pieces += 1
         if self._pieces > MAX_PIECES:
             raise UnclearError(f"more than {MAX_PIECES} pieces of words", construct=True)
@@ -271,7 +271,7 @@ class Lexer:
         self._at = end + 1
         return text
 
-    def _escaped(self) -> str:
+    def _escape(self) -> str:
         char = self._peek(1)
         if not char or char == "\n":
             raise UnclearError("a line continuation inside a word")
@@ -337,7 +337,7 @@ class Lexer:
         raise UnclearError(names.get(sign, "an odd dollar sign"), construct=sign in names)
 
     def _ansi(self) -> str:
-        """`$'…'` with the few escapes everybody uses."""
+        """Read `$'…'` with the few common escapes."""
         found = re.compile(r"\$'((?:[^'\\]|\\.)*)'").match(self._text, self._at)
         if found is None or re.search(r"\\[^tn\\'\"]", found[1]):
             raise UnclearError("a $'…' string with escapes", construct=found is not None)

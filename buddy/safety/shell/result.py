@@ -10,7 +10,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.safety.paths import Located
 
 UNRESOLVED = "\0"
-"""Stands in an argv for text that only the running shell knows. No word and no file name can hold it."""
+"""Placeholder in an argv for text that only the running shell knows. No word or file name can contain it."""
 
 Level = Literal["core", "wide", "ask"]
 """`core`: known to only read, and simple enough to run unasked anywhere. `wide`: only reads as far as the
@@ -23,7 +23,7 @@ def weakest(levels: list[Level]) -> Level:
     return "ask" if "ask" in levels else "wide" if "wide" in levels else "core"
 
 
-def shown(text: str) -> str:
+def display_word(text: str) -> str:
     """Return a word of an argv for people: an ellipsis where its value is not known."""
     return text.replace(UNRESOLVED, "…")
 

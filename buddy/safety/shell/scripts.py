@@ -1,7 +1,7 @@
-"""Scripts a command names: an answer to `python3 x.py` holds while x.py is the file it was.
+"""Scripts named by a command: an approval of `python3 x.py` holds while x.py is unchanged.
 
-Only the script on the command line is looked at, not what it loads: `make` and `pytest` run files of the
-project too, and the person who allows them always allows those as they will be.
+Only the script on the command line counts, not the files it loads: `make` and `pytest` run project files too,
+and who allows them always allows their later versions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...
 
 
 def reads_code(argv: tuple[str, ...]) -> bool:
-    """Tell an interpreter that takes its code from a pipe: what it runs is not on the command line."""
+    """Tell whether a command is an interpreter that takes its code from a pipe, not from the command line."""
     name = posixpath.basename(argv[0])
     if RUNNERS().fullmatch(name) is None or _is_given_code(name, argv[1:]):
         return False
@@ -94,7 +94,7 @@ def _files(command: Subcommand, boundary: Boundary) -> Scripts:
         real = _in_workspace(named, command.folder, boundary)
         if os.path.isfile(real) and os.access(real, os.X_OK):
             found[real] = _digest(real)
-    for named in (*_loaded(command.argv), *(command.sources or ())):
+    for named in (*_loaded_files(command.argv), *(command.sources or ())):
         real = _in_workspace(named, command.folder, boundary)
         if os.path.isfile(real):
             found[real] = _digest(real)
@@ -148,7 +148,7 @@ def _programs(argv: tuple[str, ...]) -> Iterator[str]:
         yield from (word for word in argv[1:] if "/" in word)
 
 
-def _loaded(argv: tuple[str, ...]) -> Iterator[str]:
+def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
     """Files that options and subcommands of a known runner load, next to or in place of a script."""
     name = posixpath.basename(argv[0])
     options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())

@@ -1,4 +1,4 @@
-"""Searches that would show secrets, and a bounded look at what lies beneath some folders."""
+"""Refusal of searches that would show secrets, with a bounded scan of the searched folders."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .
 
 
 class TooManyError(RefusedError):
-    """There is more beneath a folder than is looked at."""
+    """There are more files beneath a folder than the scan's limit."""
 
 
 def check_links(judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The second opinion: the same command line as tree-sitter's bash grammar reads it.
+"""The second parser: the command line as tree-sitter's bash grammar reads it.
 
 Only texts that the strict lexer accepted come here: the grammar takes 90 ms for 4,000 characters of `a=( `,
 which the lexer refuses. Importing it costs 5 ms, so this module is imported late.
@@ -78,9 +78,9 @@ class _TreeWalk:
         elif kind == "test_command":
             self._test(node, redirects)
         elif kind == "redirected_statement":
-            self._redirected(node, redirects)
+            self._redirection(node, redirects)
         elif kind == "negated_command":
-            self._negated(node, redirects)
+            self._negation(node, redirects)
         elif kind in self._structure:
             if redirects:
                 raise UnclearError("a redirection of a compound command", construct=True)
@@ -104,7 +104,7 @@ class _TreeWalk:
         ]
         self._found.append((node.start_byte, Simple((), tuple(words), ())))
 
-    def _negated(self, node: Node, redirects: list[Redirect]) -> None:
+    def _negation(self, node: Node, redirects: list[Redirect]) -> None:
         """The lexer takes `!` as the first word of its command."""
         before = len(self._found)
         for child in node.children:
@@ -115,7 +115,7 @@ class _TreeWalk:
         negated = Simple(command.assignments, (bang, *command.words), command.redirects)
         self._found[position] = (node.start_byte, negated)
 
-    def _redirected(self, node: Node, outer: list[Redirect]) -> None:
+    def _redirection(self, node: Node, outer: list[Redirect]) -> None:
         body: Node | None = None
         redirects: list[tuple[int, Redirect]] = []
         more: list[Word] = []
@@ -275,14 +275,14 @@ class _Words:
         start = node.start_byte + 1
         for child in node.children:
             if child.type in ("simple_expansion", "expansion", "arithmetic_expansion"):
-                pieces.append(Piece(self._unescaped(start, child.start_byte), "quoted"))
+                pieces.append(Piece(self._unescape(start, child.start_byte), "quoted"))
                 pieces.append(Piece(self._variable(child), "quoted variable"))
                 start = child.end_byte
             elif child.is_named and child.type != "string_content":
                 raise UnclearError(f"the grammar finds a {child.type} in a string", construct=True)
-        pieces.append(Piece(self._unescaped(start, node.end_byte - 1), "quoted"))
+        pieces.append(Piece(self._unescape(start, node.end_byte - 1), "quoted"))
 
-    def _unescaped(self, start: int, end: int) -> str:
+    def _unescape(self, start: int, end: int) -> str:
         parts = self._source[start:end].decode().split("\\\\")
         for sign in '$`"':
             parts = [part.replace(f"\\{sign}", sign) for part in parts]

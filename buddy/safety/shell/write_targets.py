@@ -110,7 +110,7 @@ _UNPACKERS = {
 _COPIERS = words("rsync cp")
 
 
-def written_by(name: str, rest: tuple[str, ...]) -> Iterator[str]:
+def targets_of(name: str, rest: tuple[str, ...]) -> Iterator[str]:
     """Yield the files a command would write by its own options and programs."""
     if name in _SED_NAMES:
         for word in rest:

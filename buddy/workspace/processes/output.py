@@ -14,7 +14,7 @@ import msgspec
 from buddy.agent.formatting import format_count
 from buddy.safety.paths import make_private_folders
 from buddy.safety.secrets.key_shapes import Span
-from buddy.safety.secrets.redact import Finder, painted_over, secret_spans
+from buddy.safety.secrets.redact import Finder, mask_spans, secret_spans
 
 BLOCK_BYTES = 16 * 1024
 """How much is looked through at a time, and then others have their turn: two milliseconds, eight at worst."""
@@ -103,8 +103,8 @@ class SpillFile:
             spans = [span for span in spans if span[1] <= max(end, len(text) - OPEN_CHARS)]
         before = [span for span in spans if span[0] < end]
         after = [(start - end, stop - end, kind) for start, stop, kind in spans[len(before) :]]
-        data = painted_over(text[:end], before).encode("utf-8", "surrogateescape")
-        rest = painted_over(text[end:], after).encode("utf-8", "surrogateescape")
+        data = mask_spans(text[:end], before).encode("utf-8", "surrogateescape")
+        rest = mask_spans(text[end:], after).encode("utf-8", "surrogateescape")
         if self._file < 0:
             self._file = _create(self.path)
         _write_all(self._file, data)

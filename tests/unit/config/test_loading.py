@@ -334,5 +334,6 @@ def test_a_line_of_a_settings_file_that_is_no_toml_is_named_and_not_repeated(tmp
     with pytest.raises(ConfigError) as caught:
         read_table(str(path), required=True)
     assert str(caught.value) == (
-        f"{path}: line 3 is not valid TOML: invalid value (text needs quotes). Mend it, or move the file away"
+        f"{path}: line 3 is not valid TOML: invalid value (text needs quotes). "
+        "Correct it, or move the file away"
     )

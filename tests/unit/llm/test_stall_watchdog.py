@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from buddy.agent.provider import Alive, Finished, ModelDelta, ProviderError, TextPiece
-from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits, watched
+from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits, watch_stream
 from tests.fake_llm.script import Pings, Stall, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.lane_desk import lane, pieces_of, request
@@ -78,7 +78,7 @@ async def watching(
     limits: WatchLimits = LIMITS,
 ) -> tuple[Clock, Source, asyncio.Task[tuple[list[ModelDelta], ProviderError | None]]]:
     clock, source = Clock(), Source()
-    task = asyncio.create_task(pieces_of(watched(source.stream(), limits, clock)))
+    task = asyncio.create_task(pieces_of(watch_stream(source.stream(), limits, clock)))
     await clock.settle()
     return clock, source, task
 
@@ -140,7 +140,7 @@ async def test_a_reply_that_never_ends_is_ended():
 
 async def test_a_consumer_that_is_busy_is_no_stall():
     clock, source = Clock(), Source()
-    stream = watched(source.stream(), LIMITS, clock)
+    stream = watch_stream(source.stream(), LIMITS, clock)
     source.queue.put_nowait(TextPiece("a"))
     assert await anext(stream) == TextPiece("a")
     await clock.advance(5_000)
@@ -163,7 +163,7 @@ async def test_the_timer_is_not_set_for_every_piece():
 
 async def test_a_stall_after_the_consumer_was_busy_is_noticed():
     clock, source = Clock(), Source()
-    stream = watched(source.stream(), LIMITS, clock)
+    stream = watch_stream(source.stream(), LIMITS, clock)
     source.queue.put_nowait(TextPiece("a"))
     await anext(stream)
     await clock.advance(5_000)
@@ -237,7 +237,7 @@ async def test_REL_025_a_server_that_stalls_is_noticed_over_real_http():
 async def test_REL_025_a_server_that_never_answers_is_noticed_over_real_http():
     async with FakeLLM([reply("word", fault=Stall(after=-1))]) as server:
         provider, clock = lane("chat", server.url), Clock()
-        task = asyncio.create_task(pieces_of(watched(provider.stream(request()), LIMITS, clock)))
+        task = asyncio.create_task(pieces_of(watch_stream(provider.stream(request()), LIMITS, clock)))
         await server.arrived(1)
         await clock.advance(101)
         _, error = await task
@@ -256,7 +256,7 @@ async def test_REL_026_a_server_that_only_pings_is_noticed_over_real_http():
 
     async with FakeLLM([reply("word " * 10, fault=Pings(after=1, every_s=0.005))]) as server:
         provider, clock = lane("chat", server.url), Clock()
-        task = asyncio.create_task(read(watched(provider.stream(request()), LIMITS, clock)))
+        task = asyncio.create_task(read(watch_stream(provider.stream(request()), LIMITS, clock)))
         async with asyncio.timeout(60):
             while clock.now < 1_310 and not task.done():
                 before = len(seen)

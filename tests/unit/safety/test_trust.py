@@ -67,16 +67,16 @@ def test_another_repository_in_the_same_place_is_asked_about(store: TrustStore, 
 
 def test_a_no_is_about_exactly_what_was_shown(store: TrustStore, repo: Path) -> None:
     folder = folder_of(str(repo))
-    assert not store.refused(folder, {"a": "1"})
+    assert not store.is_refused(folder, {"a": "1"})
     store.remember(folder, {"a": "1"}, trusted=False, now=1.0)
-    assert store.refused(folder, {"a": "1"})
-    assert not store.refused(folder, {"a": "2"})
-    assert not store.refused(folder, {"a": "1", "b": ""})
+    assert store.is_refused(folder, {"a": "1"})
+    assert not store.is_refused(folder, {"a": "2"})
+    assert not store.is_refused(folder, {"a": "1", "b": ""})
     os.rename(repo / ".git", repo / "old-git")
     git(repo, "init", "-q")
-    assert not store.refused(folder_of(str(repo)), {"a": "1"})
+    assert not store.is_refused(folder_of(str(repo)), {"a": "1"})
     store.remember(folder, {"a": "1"}, trusted=True, now=2.0)
-    assert not store.refused(folder, {"a": "1"})
+    assert not store.is_refused(folder, {"a": "1"})
 
 
 def test_a_folder_without_git_is_trusted_alone(store: TrustStore, place: Path) -> None:

@@ -28,7 +28,7 @@ from buddy.sessions.daily_spending import DaySpending
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 one = DaySpending(sys.argv[1], lambda: "2026-01-02")
 one.add(0.25)
-print(one.spent())
+print(one.spent_today())
 """
 
 
@@ -37,10 +37,10 @@ def test_what_several_processes_spend_is_one_sum(tmp_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", ADD, str(tmp_path)], cwd=root) for _ in range(4)]
     assert [one.wait(50) for one in started] == [0] * 4
     spending = DaySpending(str(tmp_path), lambda: "2026-01-02")
-    assert spending.spent() == pytest.approx(0.8)
+    assert spending.spent_today() == pytest.approx(0.8)
     spending.add(0.5)
-    assert spending.spent() == pytest.approx(1.3)
-    assert spending.spent() == pytest.approx(1.3), "nothing is counted twice"
+    assert spending.spent_today() == pytest.approx(1.3)
+    assert spending.spent_today() == pytest.approx(1.3), "nothing is counted twice"
 
 
 def test_another_day_begins_at_nothing_and_forgets_the_days_before(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_another_day_begins_at_nothing_and_forgets_the_days_before(tmp_path: Pat
     spending = DaySpending(str(tmp_path / "state"), lambda: day[0])
     spending.add(1)
     day[0] = "2026-01-03"
-    assert spending.spent() == 0
+    assert spending.spent_today() == 0
     spending.add(2)
-    assert spending.spent() == 2
+    assert spending.spent_today() == 2
     assert os.listdir(tmp_path / "state") == ["spent-2026-01-03"]
     assert (tmp_path / "state" / "spent-2026-01-03").stat().st_mode & 0o777 == 0o600
 
@@ -58,17 +58,17 @@ def test_another_day_begins_at_nothing_and_forgets_the_days_before(tmp_path: Pat
 def test_damage_and_half_lines_are_no_money(tmp_path: Path) -> None:
     (tmp_path / "spent-2026-01-02").write_bytes(b"1.5\n\xff\n-3\nnan?\n0.25")
     spending = DaySpending(str(tmp_path), lambda: "2026-01-02")
-    assert spending.spent() == 1.5
+    assert spending.spent_today() == 1.5
     with (tmp_path / "spent-2026-01-02").open("ab") as file:
         file.write(b"\n")
-    assert spending.spent() == 1.75
+    assert spending.spent_today() == 1.75
 
 
 def test_where_nothing_can_be_written_a_process_counts_its_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     spending = DaySpending(str(tmp_path / "file"), lambda: "2026-01-02")
     spending.add(0.25)
-    assert spending.spent() == 0.25
+    assert spending.spent_today() == 0.25
 
 
 def test_a_full_disk_loses_no_count(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from buddy.agent.messages import Call, Image, ServerItem, Text, Thinking, UserMessage
-from buddy.sessions.export import ExportFormat, exported
+from buddy.sessions.export import ExportFormat, export_session
 from buddy.sessions.records import TaskChanged
 from buddy.sessions.replay import SessionState, TaskRecord
 from tests.support.session_files import replied, result, said
@@ -42,14 +42,14 @@ def redact(text: str) -> str:
 
 @pytest.mark.parametrize("form", ["markdown", "html", "json"])
 def test_no_key_is_in_an_export(form: ExportFormat):
-    text = exported(STATE, form, redact)
+    text = export_session(STATE, form, redact)
     assert KEY not in text
     assert "[key]" in text
     text.encode("utf-8")
 
 
 def test_markdown_keeps_code_in_fences_that_hold_it():
-    text = exported(STATE, "markdown", redact)
+    text = export_session(STATE, "markdown", redact)
     assert text.startswith("# look at [key]\n\n## Task 1: fix [key]\n\n### You\n\nuse [key] <script>\n")
     assert "### Result of run_shell (ok)\n\n````\n```\n[key]\n```\n````\n" in text
     assert "[picture, image/png]" in text
@@ -59,7 +59,7 @@ def test_markdown_keeps_code_in_fences_that_hold_it():
 
 
 def test_html_runs_nothing():
-    text = exported(STATE, "html", redact)
+    text = export_session(STATE, "html", redact)
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
     assert "default-src 'none'" in text
@@ -81,7 +81,7 @@ def test_html_runs_nothing():
 )
 def test_html_makes_hostile_text_inert_wherever_it_stands(hostile: str):
     task = TaskRecord(1, TaskChanged(hostile, "idle"), (said("u1", hostile), result("t1", "c1", hostile)))
-    text = exported(SessionState(name=hostile, tasks=(task,)), "html", redact)
+    text = export_session(SessionState(name=hostile, tasks=(task,)), "html", redact)
     body = text.partition("<body>")[2]
     assert not {char for char in text if not (char.isprintable() or char == "\n")}
     assert KEY not in text
@@ -91,10 +91,10 @@ def test_html_makes_hostile_text_inert_wherever_it_stands(hostile: str):
 
 
 def test_json_holds_everything():
-    data = json.loads(exported(STATE, "json", lambda text: text))
+    data = json.loads(export_session(STATE, "json", lambda text: text))
     assert data["tasks"][0]["history"][2]["text"] == f"```\n{KEY}\n```"
     assert data["name"] == STATE.name
 
 
 def test_a_session_without_a_name_has_a_heading():
-    assert exported(SessionState(), "markdown", redact) == "# A session\n"
+    assert export_session(SessionState(), "markdown", redact) == "# A session\n"

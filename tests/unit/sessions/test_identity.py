@@ -78,8 +78,8 @@ def test_a_mac_fits_one_session_of_one_person():
 
 def test_a_seal_fits_one_grant_of_one_session():
     signer = Signer(b"m" * KEY_BYTES)
-    grant = signer.sealed("one", GrantChanged("g1", {"tool": "read_file"}))
-    assert signer.granted("one", grant)
-    assert not signer.granted("two", grant)
-    assert not signer.granted("one", msgspec.structs.replace(grant, grant={"tool": "run_shell"}))
-    assert not signer.granted("one", msgspec.structs.replace(grant, seal="é"))
+    grant = signer.seal_grant("one", GrantChanged("g1", {"tool": "read_file"}))
+    assert signer.verify_grant("one", grant)
+    assert not signer.verify_grant("two", grant)
+    assert not signer.verify_grant("one", msgspec.structs.replace(grant, grant={"tool": "run_shell"}))
+    assert not signer.verify_grant("one", msgspec.structs.replace(grant, seal="é"))

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from buddy.agent.messages import AssistantMessage, AssistantPart, Call, ServerItem, Text, Thinking, text_of
-from buddy.sessions.partial import PartialWriter, grown, regrown
+from buddy.sessions.partial import PartialWriter, apply_growth, growth_between
 from buddy.sessions.records import PartGrowth, PartialGrown
 from tests.support.session_files import replied
 
@@ -14,19 +14,19 @@ from tests.support.session_files import replied
 def test_only_what_is_new_is_written():
     old = (Thinking("hm", ""), Text("Hello"))
     new = (Thinking("hm", "sig"), Text("Hello world"), Call("c1", "grep", '{"a'))
-    growth = grown(old, new)
+    growth = growth_between(old, new)
     assert growth == (
         PartGrowth(0, 2, Thinking("", "sig")),
         PartGrowth(1, 5, Text(" world")),
         PartGrowth(2, 0, Call("c1", "grep", '{"a')),
     )
-    assert regrown(old, growth) == new
-    assert grown(new, new) == ()
+    assert apply_growth(old, growth) == new
+    assert growth_between(new, new) == ()
 
 
 def test_a_part_that_was_rewritten_is_written_whole():
-    assert grown((Text("Helo"),), (Text("Hello"),)) == (PartGrowth(0, 0, Text("Hello")),)
-    assert grown((Text("x"),), (ServerItem({"a": 1}),)) == (PartGrowth(0, 0, ServerItem({"a": 1})),)
+    assert growth_between((Text("Helo"),), (Text("Hello"),)) == (PartGrowth(0, 0, Text("Hello")),)
+    assert growth_between((Text("x"),), (ServerItem({"a": 1}),)) == (PartGrowth(0, 0, ServerItem({"a": 1})),)
 
 
 def test_any_growth_comes_back_as_it_was():
@@ -54,7 +54,7 @@ def test_any_growth_comes_back_as_it_was():
         for _ in range(source.randrange(20)):
             parts = step(parts)
             if source.random() < 0.4:
-                kept = regrown(kept, grown(known, parts))
+                kept = apply_growth(kept, growth_between(known, parts))
                 known = parts
                 assert kept == parts
 
@@ -75,7 +75,7 @@ async def test_many_updates_make_few_lines_and_the_last_one_is_among_them():
     intervals = (loop.time() - begun) / 0.05
     parts: tuple[AssistantPart, ...] = ()
     for line in lines:
-        parts = regrown(parts, line.growth)
+        parts = apply_growth(parts, line.growth)
     assert parts == (Text(text),)
     assert len(lines) <= intervals + 2
     assert sum(len(part.part.text) for line in lines for part in line.growth) == len(text)
@@ -88,7 +88,7 @@ async def test_the_first_piece_is_written_at_once_and_nothing_after_the_end():
     await asyncio.sleep(0.01)
     assert len(lines) == 1
     partial.update(replied("a1", "Hello", finish="cut"))
-    partial.done()
+    partial.stop()
     partial.flush()
     await asyncio.sleep(0.01)
     assert len(lines) == 1

@@ -28,10 +28,10 @@ def ls(judged: JudgedCommand) -> None:
 def diff(judged: JudgedCommand) -> None:
     """diff: it compares more than its operands where one of them is a folder."""
     given = table("diff").check(judged)
-    check_compared(judged, given.operands, shows=not given.has("-q", "--brief"))
+    check_diff(judged, given.operands, shows=not given.has("-q", "--brief"))
 
 
-def check_compared(judged: JudgedCommand, operands: tuple[str, ...], *, shows: bool) -> None:
+def check_diff(judged: JudgedCommand, operands: tuple[str, ...], *, shows: bool) -> None:
     """Refuse what diff may not open for its operands. It follows links in two folders, and compares a file
     with the one of the same name in a folder. `shows`: it prints what differs."""
     if any(UNRESOLVED in operand for operand in operands):

@@ -105,7 +105,7 @@ class _Expression:
             word = rest.pop(0)
             if word in EXECUTES:
                 self._judged.widen(f"find {word}")
-                executed.append((_executed(self._judged, rest, word), self._scope))
+                executed.append((_action_argv(self._judged, rest, word), self._scope))
                 self.lists = False
             elif word in _PLAIN:
                 self._plain(word, negated=negated)
@@ -118,7 +118,7 @@ class _Expression:
         if not self._printed:
             self.listed = self._groups[0].after(self._scope)
         for argv, scope in executed:
-            self._judge_executed(argv, scope)
+            self._judge_action(argv, scope)
         return self
 
     def _plain(self, word: str, *, negated: bool) -> None:
@@ -149,7 +149,7 @@ class _Expression:
         no_links = self._scope.no_links or (word == "-type" and value == "f")
         self._scope = _Scope((*self._scope.filters, *([found] if found else ())), no_links)
 
-    def _judge_executed(self, argv: tuple[str, ...], scope: _Scope) -> None:
+    def _judge_action(self, argv: tuple[str, ...], scope: _Scope) -> None:
         judged = self._judged
         if self.picks_secrets:
             raise RefusedError("it runs a command on secret files")
@@ -181,7 +181,7 @@ def _picks_secret(judged: JudgedCommand, pattern: str) -> bool:
     return False
 
 
-def _executed(judged: JudgedCommand, rest: list[str], word: str) -> tuple[str, ...]:
+def _action_argv(judged: JudgedCommand, rest: list[str], word: str) -> tuple[str, ...]:
     """Return the command after -exec, the name of a found file standing for `{}`. What find hands over starts
     with a start folder, so it cannot be an option. -execdir would run the command in every folder, where
     names mean other files."""
@@ -193,14 +193,14 @@ def _executed(judged: JudgedCommand, rest: list[str], word: str) -> tuple[str, .
     while rest:
         piece = rest.pop(0)
         if piece == ";":
-            return tuple(_filled(argv, 1))
+            return tuple(_fill(argv, 1))
         if piece == "+" and argv and argv[-1] == "{}":
-            return tuple(_filled(argv, 3))
+            return tuple(_fill(argv, 3))
         argv.append(piece)
     raise RefusedError(f"find {word} does not end")
 
 
-def _filled(argv: list[str], times: int) -> list[str]:
+def _fill(argv: list[str], times: int) -> list[str]:
     if not argv or "{}" in argv[0]:
         raise RefusedError("find executes what it finds")
     filled: list[str] = []

@@ -7,7 +7,7 @@ import os
 import re
 
 from buddy.safety.git_configuration import executing_keys, repositories
-from buddy.safety.git_repository import led_outside, may_be_tracked, repository_around
+from buddy.safety.git_repository import explain_outside_data, may_be_tracked, repository_around
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.context import Feed, JudgedCommand, RefusedError
 from buddy.safety.shell.file_selection import (
@@ -17,9 +17,9 @@ from buddy.safety.shell.file_selection import (
     content_filter,
     glob_filter,
     no_hidden,
-    searched,
+    search_expression,
 )
-from buddy.safety.shell.programs.files import check_compared
+from buddy.safety.shell.programs.files import check_diff
 from buddy.safety.shell.programs.git_secrets import check_shown_secrets
 from buddy.safety.shell.programs.names import read_entries, words
 from buddy.safety.shell.programs.options import Given, parse, table
@@ -74,7 +74,9 @@ def git(judged: JudgedCommand) -> None:
     if keys and argv[position] != "version":
         raise RefusedError(f"the repository's configuration may start programs: {', '.join(keys[:3])}")
     for work_tree, git_dir in repositories(place.boundary.cwd):
-        reason = led_outside(place.boundary, work_tree, git_dir, trusted=place.boundary.trusts_repository)
+        reason = explain_outside_data(
+            place.boundary, work_tree, git_dir, trusted=place.boundary.trusts_repository
+        )
         if reason and argv[position] != "version":
             raise RefusedError(reason)
     _subcommand(inner, argv[position])
@@ -125,7 +127,7 @@ def _plain(judged: JudgedCommand, name: str) -> None:
             raise RefusedError("git grep without a pattern")
         operands = operands[1:]
     if name == "diff" and (given.has("--no-index") or _outside_work_tree(judged, operands)):
-        check_compared(judged, operands, shows=True)
+        check_diff(judged, operands, shows=True)
     if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
         operands = tuple(operand for operand in operands if operand.startswith("/"))
     _judge_operands(judged, operands)
@@ -144,11 +146,11 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
     """Check the content `git grep` may show, and set the names that it, ls-files and diff pass on."""
     filters: list[Filter] = []
     if not given.has("-o", "--others", "-i", "--ignored", "--untracked", "--recurse-submodules"):
-        filters.append(_tracked(judged.place.boundary.cwd))
+        filters.append(_tracked_filter(judged.place.boundary.cwd))
     if name == "grep":
         patterns = tuple(values(given, "-e")) if given.has("-e", "-f") else given.operands[:1]
         unsure = given.has("-v", "--invert-match", "-f", "--not")
-        expression = None if unsure else searched(patterns, dialect_of(judged, given, "basic"))
+        expression = None if unsure else search_expression(patterns, dialect_of(judged, given, "basic"))
         check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
         pathspecs = tuple(word for word in operands if given.after_dashes or not _REVISION.fullmatch(word))
         check_hunt(judged, pathspecs, patterns, expression, tuple(filters))
@@ -164,7 +166,7 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
 
 
-def _tracked(cwd: str) -> Filter:
+def _tracked_filter(cwd: str) -> Filter:
     """Only files that git knows. Of those that are only imagined, it may know what is not hidden."""
     work_tree, git_dir = repository_around(cwd)
 

@@ -1,5 +1,4 @@
-"""Program names that matter wherever they stand: what runs other programs or code, and what uses the
-network."""
+"""Names of programs that run other programs or code, or use the network."""
 
 from __future__ import annotations
 

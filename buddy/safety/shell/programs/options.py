@@ -1,4 +1,4 @@
-"""Option tables: what of a program's options is known to only read, written as one line of text.
+"""Option tables: the options of a program that only read, written as one line of text.
 
 `-abc` are flags, `-n:num` takes a value, `-i?` may have one attached; `--all`, `--width:num`, `--color?` the
 same for long ones; `-NUM` allows a number as an option. The kind of a value says how it is judged: `num`,
@@ -59,7 +59,7 @@ class OptionTable(msgspec.Struct, frozen=True):
         self.check(judged)
 
     def check(self, judged: JudgedCommand) -> Given:
-        """The same, giving back what was parsed."""
+        """Judge a command by this table and return the parsed arguments. Raises `RefusedError`."""
         given = parse(judged, self.options)
         if not self.at_least <= len(given.operands) <= self.at_most:
             raise RefusedError(

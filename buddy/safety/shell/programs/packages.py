@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
+from buddy.safety.shell.context import JudgedCommand, RefusedError, files_above
 from buddy.safety.shell.programs.names import read_entries, word_list, words
 from buddy.safety.shell.programs.options import parse, table
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
 _OPENSSL_FLAGS = word_list("openssl")
 
 
-def _refused(judged: JudgedCommand) -> RefusedError:
+def _refusal(judged: JudgedCommand) -> RefusedError:
     return RefusedError(f"{' '.join(judged.argv[:3])} is not known to only read")
 
 
@@ -28,9 +28,9 @@ def _subcommand(judged: JudgedCommand, tool: str) -> None:
         if name in read_entries("judges.options") and len(judged.argv) > length:
             given = parse(judged, table(name).options, start=1 + length)
             if not all(_NAME.fullmatch(operand) for operand in given.operands):
-                raise _refused(judged)
+                raise _refusal(judged)
             return
-    raise _refused(judged)
+    raise _refusal(judged)
 
 
 def pip(judged: JudgedCommand) -> None:
@@ -40,18 +40,18 @@ def pip(judged: JudgedCommand) -> None:
 
 def npm(judged: JudgedCommand) -> None:
     """npm: what is installed. A .npmrc of the project may name files to run and folders to write logs to."""
-    if any(found_above(judged, ".npmrc")):
+    if any(files_above(judged, ".npmrc")):
         raise RefusedError("npm reads the project's .npmrc, which may start programs")
     _subcommand(judged, "npm")
 
 
 def go(judged: JudgedCommand) -> None:
     """go env: settings of the toolchain; -w and -u write them."""
-    if any(found_above(judged, "go.mod")) or any(found_above(judged, "go.work")):
+    if any(files_above(judged, "go.mod")) or any(files_above(judged, "go.work")):
         raise RefusedError("go may first fetch the toolchain that go.mod or go.work names")
     names = [word for word in judged.argv[2:] if word != "-json"]
     if judged.argv[1:2] != ("env",) or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names):
-        raise _refused(judged)
+        raise _refusal(judged)
 
 
 def dpkg(judged: JudgedCommand) -> None:
@@ -60,10 +60,10 @@ def dpkg(judged: JudgedCommand) -> None:
     asks = words("-l -L -s -S -p --list --listfiles --status --search --print-avail --print-architecture")
     if judged.argv[0] == "dpkg-query" and rest[:1] in (("-W",), ("--show",)):
         if not all(re.fullmatch(r"-f=.*|--showformat=.*|[\w*][\w.:+*-]*", word) for word in rest[1:]):
-            raise _refused(judged)
+            raise _refusal(judged)
         return
     if not rest or rest[0] not in asks or any(word.startswith("-") for word in rest[1:]):
-        raise _refused(judged)
+        raise _refusal(judged)
 
 
 def rpm(judged: JudgedCommand) -> None:
@@ -74,7 +74,7 @@ def rpm(judged: JudgedCommand) -> None:
         or not re.fullmatch(r"-q[ailcdf]*", rest[0])
         or not all(_NAME.fullmatch(word) for word in rest[1:])
     ):
-        raise _refused(judged)
+        raise _refusal(judged)
     if "f" in rest[0]:
         for word in rest[1:]:
             judged.name(word)
@@ -84,7 +84,7 @@ def openssl(judged: JudgedCommand) -> None:
     """openssl: certificates and digests; its long options have one dash."""
     rest = list(judged.argv[2:])
     if judged.argv[1:2] not in (("x509",), ("req",), ("crl",), ("dgst",), ("version",)):
-        raise _refused(judged)
+        raise _refusal(judged)
     is_digest = judged.argv[1] == "dgst"
     while rest:
         word = rest.pop(0)
@@ -96,11 +96,11 @@ def openssl(judged: JudgedCommand) -> None:
             if word not in _OPENSSL_FLAGS and not (
                 judged.argv[1] == "version" and word in ("-a", "-v", "-d")
             ):
-                raise _refused(judged)
+                raise _refusal(judged)
         elif is_digest:
             judged.read(word)
         else:
-            raise _refused(judged)
+            raise _refusal(judged)
     if judged.argv[1] in ("x509", "req", "crl") and "-in" not in judged.argv:
         raise RefusedError(f"openssl {judged.argv[1]} without -in waits for input")
 
@@ -119,14 +119,14 @@ def version_facts(shapes: str) -> Callable[[JudgedCommand], None]:
 
     def judge(judged: JudgedCommand) -> None:
         if judged.argv[1:] not in known:
-            raise _refused(judged)
+            raise _refusal(judged)
 
     return judge
 
 
 def rustc(judged: JudgedCommand) -> None:
     """rustc: facts about the compiler; rustup takes another one where the project names it."""
-    if any(any(found_above(judged, name)) for name in ("rust-toolchain", "rust-toolchain.toml")):
+    if any(any(files_above(judged, name)) for name in ("rust-toolchain", "rust-toolchain.toml")):
         raise RefusedError("rustup may first install what rust-toolchain names")
     version_facts(
         "-vV|--version --verbose|-Vv|-V -v|--print sysroot|--print target-list|--print cfg|--print host-tuple"
@@ -143,7 +143,7 @@ def pkg_config(judged: JudgedCommand) -> None:
     """pkg-config: flags of installed libraries."""
     for word in judged.argv[1:]:
         if not _PKG_CONFIG.fullmatch(word):
-            raise _refused(judged)
+            raise _refusal(judged)
 
 
 PACKAGES: dict[str, Callable[[JudgedCommand], None]] = {

@@ -1,4 +1,4 @@
-"""All programs that are known to only read, each with its judge, and how a program's name is looked up."""
+"""The registry of programs that are known to only read, each with its judge; lookup of program names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.paths import is_beneath
-from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
+from buddy.safety.shell.context import JudgedCommand, RefusedError, files_above
 from buddy.safety.shell.programs.files import ARCHIVES, FILES
 from buddy.safety.shell.programs.find import find_with
 from buddy.safety.shell.programs.git import git
@@ -84,7 +84,7 @@ def is_version_question(judged: JudgedCommand) -> bool:
 def _takes_another(judged: JudgedCommand, name: str) -> bool:
     """Tell whether a file in a folder above decides which version of the tool is started."""
     telling = _TELLING.get(name)
-    return any(telling is None or telling.search(_beginning(path)) for path in found_above(judged, name))
+    return any(telling is None or telling.search(_beginning(path)) for path in files_above(judged, name))
 
 
 def _beginning(path: str) -> bytes:

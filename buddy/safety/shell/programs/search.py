@@ -15,7 +15,7 @@ from buddy.safety.shell.file_selection import (
     glob_filter,
     line_filter,
     no_hidden,
-    searched,
+    search_expression,
 )
 from buddy.safety.shell.programs.names import words
 from buddy.safety.shell.programs.options import Given, parse, table
@@ -79,7 +79,7 @@ def grep(judged: JudgedCommand) -> None:
         check_links(judged, files)
         check_special_files(judged, files)
     shows_others = given.has(*_INVERTS, "-f", "--file", "-z", "--null-data")
-    expression = None if shows_others else searched(patterns, dialect_of(judged, given, "basic"))
+    expression = None if shows_others else search_expression(patterns, dialect_of(judged, given, "basic"))
     includes = any_of(glob_filter(value) for value in values(given, "--include"))
     filters = (includes,) if includes else ()
     listing = given.has(*_LISTS)
@@ -87,14 +87,14 @@ def grep(judged: JudgedCommand) -> None:
         check_search(judged, files, expression, filters, follow=follows)
     if recursive:
         check_hunt(judged, files, patterns, expression, filters)
-    _check_found(judged, patterns, expression)
+    _check_results(judged, patterns, expression)
     if (recursive or files) and listing:
         judged.lists = _names(files, nul=given.has("-Z", "--null"), filters=filters, expression=expression)
     elif not files and not recursive:
-        judged.lists = _filtered(judged, given, patterns, expression)
+        judged.lists = _filter_names(judged, given, patterns, expression)
 
 
-def _check_found(
+def _check_results(
     judged: JudgedCommand, patterns: tuple[str, ...], expression: re.Pattern[str] | None
 ) -> None:
     """The same for files that another program found."""
@@ -104,7 +104,7 @@ def _check_found(
         check_hunt(judged, found.roots, patterns, expression, found.filters)
 
 
-def _filtered(
+def _filter_names(
     judged: JudgedCommand, given: Given, patterns: tuple[str, ...], expression: re.Pattern[str] | None
 ) -> Feed | None:
     """Names that come through grep are names still, unless it picks secret ones or parts of lines."""
@@ -144,7 +144,9 @@ def rg(judged: JudgedCommand) -> None:
         if not patterns and not given.has("-f", "--file"):
             raise RefusedError("rg without a pattern")
         if not given.has(*_INVERTS[:1], *_INVERTS[2:], "-f", "--file", "--passthru", "--multiline-dotall"):
-            expression = searched(patterns, "fixed" if given.has("-F", "--fixed-strings") else "perl")
+            expression = search_expression(
+                patterns, "fixed" if given.has("-F", "--fixed-strings") else "perl"
+            )
     for file in files:
         judged.read(file)
     check_ignore_files(judged, files, _RG_IGNORE)
@@ -153,7 +155,7 @@ def rg(judged: JudgedCommand) -> None:
     if not given.has("--files"):
         check_search(judged, files, expression, filters, follow=given.has("-L", "--follow"))
         check_hunt(judged, files, patterns, expression, filters)
-        _check_found(judged, patterns, expression)
+        _check_results(judged, patterns, expression)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):
         judged.lists = _names(files, nul=given.has("-0", "--null"), filters=filters, expression=expression)
 
@@ -190,7 +192,7 @@ def fd(judged: JudgedCommand) -> None:
         return
     filters: list[Filter] = [] if given.has("-H", "-u", "--hidden", "--unrestricted") else [no_hidden]
     if given.operands and not given.has("-p", "--full-path", "-g", "--glob", "-F", "--fixed-strings"):
-        lines = line_filter(searched(given.operands[:1], "perl"))
+        lines = line_filter(search_expression(given.operands[:1], "perl"))
         filters.extend([lines] if lines else [])
     judged.lists = _names(folders, nul=given.has("-0", "--print0"), filters=tuple(filters))
 

@@ -152,7 +152,7 @@ class _SedProgram:
                 raise RefusedError("a sed program with an odd label")
             self._end()
         elif command in "aic":
-            self._added_text()
+            self._add_text()
         elif command == "#":
             self._take(r"[^\n]*")
         else:
@@ -165,7 +165,7 @@ class _SedProgram:
         self._take(_FLAGS.pattern)
         self._end()
 
-    def _added_text(self) -> None:
+    def _add_text(self) -> None:
         """Text after a, i or c goes to the end of the line; anything that might go on is refused."""
         self._skip(" \t")
         text = self._take(r"(?:\\\n)?[^\n\\]+")

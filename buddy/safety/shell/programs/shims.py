@@ -12,7 +12,7 @@ import re
 import shlex
 
 from buddy.safety.git_repository import read_regular
-from buddy.safety.shell.context import JudgedCommand, found_above
+from buddy.safety.shell.context import JudgedCommand, files_above
 from buddy.safety.shell.programs.names import word_list, words
 
 _MANAGERS = word_list("version managers")
@@ -76,4 +76,4 @@ def _of_interpreter(text: bytes, search_path: str, cwd: str, steps: int) -> str:
 
 def version_file(judged: JudgedCommand) -> str:
     """Return a file above the working directory that may name a version for a manager, "" for none."""
-    return next((path for name in sorted(_VERSION_FILES) for path in found_above(judged, name)), "")
+    return next((path for name in sorted(_VERSION_FILES) for path in files_above(judged, name)), "")

@@ -58,18 +58,18 @@ def test(judged: JudgedCommand) -> None:
         if after in _COMPARISONS and len(tokens) > 1:
             _comparison(token, tokens)
         elif after in _FILE_COMPARISONS and len(tokens) > 1:
-            _looked_at(judged, token)
-            _looked_at(judged, tokens[1])
+            _look_at(judged, token)
+            _look_at(judged, tokens[1])
             del tokens[:2]
         elif token in _FILE_TESTS and tokens:
-            _looked_at(judged, tokens.pop(0))
+            _look_at(judged, tokens.pop(0))
         elif token in _STRING_TESTS and tokens:
             tokens.pop(0)
         elif token.startswith(("-", UNRESOLVED)):
             raise RefusedError(f"test {token} is not known to only look")
 
 
-def _looked_at(judged: JudgedCommand, given: str) -> None:
+def _look_at(judged: JudgedCommand, given: str) -> None:
     if UNRESOLVED not in given:  # such a test tells one bit about a file that only the running shell names
         judged.name(given)
 

@@ -29,7 +29,7 @@ STOP = Finished("stop")
 
 def made_of(*pieces: ModelDelta | ProviderError) -> list[ModelDelta | ProviderError]:
     halves = HalfCharacters()
-    made = [found for piece in pieces for found in halves.joined([piece])]
+    made = [found for piece in pieces for found in halves.join([piece])]
     return [*made, *halves.rest()]
 
 

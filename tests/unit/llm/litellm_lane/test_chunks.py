@@ -57,8 +57,8 @@ def test_a_parser_is_watched_and_still_parses() -> None:
         == "parsed response.refusal.delta"
     )
     assert parser.chunk_parser(chunk={"type": "x"}) == "parsed x"
-    assert tap.missed() == [TextPiece("No.")]
-    assert tap.missed() == []
+    assert tap.drain() == [TextPiece("No.")]
+    assert tap.drain() == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_parser_is_watched_and_still_parses() -> None:
 def test_anything_may_pass_by(noise: Any) -> None:
     tap = Tap()
     tap.look(noise)
-    assert (tap.missed(), tap.is_gemini) == ([], False)
+    assert (tap.drain(), tap.is_gemini) == ([], False)
 
 
 def test_whole_arguments_replace_what_never_came_in_pieces() -> None:

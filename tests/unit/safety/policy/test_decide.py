@@ -12,7 +12,7 @@ from buddy.agent.display import Plain
 from buddy.agent.messages import Call
 from buddy.agent.tool import Access, ToolContext, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
-from buddy.safety.policy.decide import MODES, Mode, Verdict, judge, mode_named, strictest
+from buddy.safety.policy.decide import MODES, Mode, Verdict, judge, mode_by_name, strictest
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
 from buddy.safety.policy.grants import ASK, Approvals, Grant
 from buddy.safety.policy.rules import Rule, RuleSet
@@ -400,7 +400,7 @@ def test_yolo_is_kept_when_buddy_was_started_with_it() -> None:
 def test_modes_are_known_by_buddys_and_claudes_names() -> None:
     names = ["plan", "default", "acceptEdits", "auto", "bypassPermissions", "edit", "yolo", "nonsense"]
 
-    assert [mode_named(name) for name in names] == [
+    assert [mode_by_name(name) for name in names] == [
         "plan",
         "ask",
         "edit",

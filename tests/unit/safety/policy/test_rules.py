@@ -164,7 +164,7 @@ def test_SEC_037_what_is_no_table_is_said_and_asks_for_everything() -> None:
     ):
         assert found.broken
         assert len(found.errors) == 1
-    joined = unreadable("r", "x").joined(RuleSet((Rule("shell", "ask", "user"),)))
+    joined = unreadable("r", "x").merge(RuleSet((Rule("shell", "ask", "user"),)))
     assert (joined.broken, len(joined.rules), len(joined.errors)) == (True, 1, 1)
 
 

@@ -15,7 +15,7 @@ from buddy.safety.shell.file_selection import (
     glob_filter,
     line_filter,
     no_hidden,
-    searched,
+    search_expression,
 )
 from tests.support.shell_desk import ShellDesk, make_desk
 
@@ -190,7 +190,7 @@ def test_a_link_is_followed_where_the_test_for_files_comes_too_late(desk: ShellD
     ],
 )
 def test_a_pattern_that_may_be_read_differently_is_not_trusted(pattern: str, dialect: str) -> None:
-    assert searched((pattern,), dialect) is None
+    assert search_expression((pattern,), dialect) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_pattern_that_may_be_read_differently_is_not_trusted(pattern: str, dia
     ],
 )
 def test_other_patterns_find_at_least_what_grep_finds(pattern: str, dialect: str, text: str) -> None:
-    found = searched((pattern,), dialect)
+    found = search_expression((pattern,), dialect)
     assert found is not None
     assert found.search(text)
 
@@ -220,7 +220,7 @@ def test_files_that_cannot_be_looked_through_may_hold_anything(tmp_path: Path) -
     assert finds_z is not None
     assert [finds_z(Candidate(str(path), path.name)) for path in (long_line, large, missing)] == [True] * 3
     assert content_filter(None) is None
-    assert searched((), "basic") is None
+    assert search_expression((), "basic") is None
     assert line_filter(None) is None
 
 
