@@ -208,7 +208,7 @@ class TaskWorkspaces:
         lost = (tree for tree in trees if tree is not None and not os.path.lexists(tree.path))
         found = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
         return tuple(
-            f"{tree.display_path} is gone: {counted(count, 'change')} made in it can no longer be undone"
+            f"{tree.display_path} is gone: {format_count(count, 'change')} made in it can no longer be undone"
             for tree, count in found
             if count
         )
@@ -269,7 +269,7 @@ def left_in(
         names = ", ".join(map(visible, ignored[:MAX_NAMED])) + (" …" if len(ignored) > MAX_NAMED else "")
         alone = f"copy what you need, /worktree drop {number} removes it"
         can = f"copy what you need of what git ignores; {can}" if what else alone
-        what.append(f"{counted(len(ignored), 'file')} that git ignores ({names})")
+        what.append(f"{format_count(len(ignored), 'file')} that git ignores ({names})")
     where = "" if attended else "after `buddy resume --last`, "
     return (
         f"{' and '.join(what)} of task {number} in {tree.display_path} (branch {tree.branch}): {where}{can}"

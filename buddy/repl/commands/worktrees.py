@@ -153,15 +153,15 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     standing = await trees.standing(tree)
     if standing.changed and not discard and not await _is_there(context, tree):
         raise CommandError(
-            f"{tree.display_path} has {counted(len(standing.changed), 'changed file')} that the main tree "
-            f"does not have: /worktree merge {tree.name} brings them over, "
+            f"{tree.display_path} has {format_count(len(standing.changed), 'changed file')} that the main "
+            f"tree does not have: /worktree merge {tree.name} brings them over, "
             f"/worktree drop {tree.name} discard throws them away"
         )
     tip = await trees.remove(tree, discard=discard)
     await asyncio.to_thread(places.forget_changes, tree)
     said = f"{tree.display_path} is removed"
     if standing.own and not tip:
-        said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
+        said += f"; its {format_count(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
         said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
     context.screen.print(NoteBlock("info", said))

@@ -183,7 +183,7 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
         _Part(
             7,
             "phase",
-            f"{counted(running, 'task')} running" if running else "",
+            f"{format_count(running, 'task')} running" if running else "",
             ((_SHORT_WORDS, f"{running} running"),),
         ),
         _sandbox(facts.sandbox),

@@ -232,7 +232,9 @@ def difference(before: bytes, after: bytes) -> Unified:
     old, new = decode(before), decode(after)
     if old is None or new is None:
         same = before == after
-        return Unified("" if same else f"binary: {len(before):,} → {counted(len(after), 'byte')}\n", 0, 0)
+        return Unified(
+            "" if same else f"binary: {len(before):,} → {format_count(len(after), 'byte')}\n", 0, 0
+        )
     found = unify(compare(old.text, new.text))
     if not found.diff and before != after:
         return Unified("line ends or encoding differ\n", 0, 0)

@@ -123,7 +123,9 @@ def _output(output: dict[str, Any]) -> str:
     shown: list[str] = []
     for media, value in cast(dict[str, Any], output.get("data", {})).items():
         text = _join(value)
-        shown.append(_cap(text) if media == "text/plain" else f"[{media}, {counted(len(text), 'character')}]")
+        shown.append(
+            _cap(text) if media == "text/plain" else f"[{media}, {format_count(len(text), 'character')}]"
+        )
     return "\n".join(shown)
 
 
@@ -131,7 +133,7 @@ def _cap(text: str) -> str:
     kept = (
         text
         if len(text) <= MAX_OUTPUT_CHARS
-        else f"{text[:MAX_OUTPUT_CHARS]}… ({counted(len(text), 'character')})"
+        else f"{text[:MAX_OUTPUT_CHARS]}… ({format_count(len(text), 'character')})"
     )
     return "[output] " + kept.rstrip("\n")
 
@@ -222,7 +224,8 @@ def _refuse_binary(head: bytes, target: Located, size: int) -> None:
 
 def _binary(target: Located, size: int) -> ToolError:
     return ToolError(
-        f"{target.shown} is binary ({counted(size, 'byte')}). Look at it with a shell command (file, xxd)."
+        f"{target.shown} is binary ({format_count(size, 'byte')}). "
+        "Look at it with a shell command (file, xxd)."
     )
 
 
@@ -243,7 +246,7 @@ def _of_kind(
             return _office(loaded, target, offset, limit)
         case "office" | "archive" | "program" | "binary":
             raise ToolError(
-                f"{target.shown} is {_NAMED.get(kind, 'binary')} ({counted(len(loaded.data), 'byte')}). "
+                f"{target.shown} is {_NAMED.get(kind, 'binary')} ({format_count(len(loaded.data), 'byte')}). "
                 "Convert or unpack it with a shell command."
             )
 
