@@ -1,20 +1,28 @@
-"""Numbers for people: `1 line`, `1,200 lines`, `1.2 kB`, and whole numbers that a person typed."""
+"""Numbers and sizes for people: `1 line`, `1,200 lines`, `1.2 kB`, long texts without their middle."""
 
 from __future__ import annotations
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun, singular or plural; `plural` where it is irregular."""
+    """The number with the noun in its form; `plural` where it isn't the noun with an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def keep_ends(text: str, most_chars: int) -> str:
+    """Leave out the middle of a text longer than `most_chars`, and say how much."""
+    if len(text) <= most_chars:
+        return text
+    half = most_chars // 2
+    return f"{text[:half]}\n[… {format_count(len(text) - 2 * half, 'character')} left out …]\n{text[-half:]}"
+
+
 def describe_calls(count: int, what: str, *, more: bool) -> str:
-    """Return a clause about a number of calls: "3 more calls were not begun"."""
+    """Say what became of calls: "3 more calls were not begun"."""
     return f"{format_count(count, 'more call' if more else 'call')} {'was' if count == 1 else 'were'} {what}"
 
 
 def format_size(count: int) -> str:
-    """Return a number of bytes with its unit: `1.2 kB`."""
+    """A number of bytes, short."""
     if count < 1000:
         return f"{count} B"
     for power, unit in enumerate(("kB", "MB", "GB"), 1):
@@ -27,6 +35,6 @@ MOST_DIGITS = 30
 
 
 def whole_number(text: str) -> int | None:
-    """Parse a text of digits; None for any other text. A text longer than any count here is refused too: from
-    4,300 digits on, `int` raises."""
+    """The number that a text of digits is, None for any other text. More digits than anything here can count
+    to are no number either: from 4,300 of them on Python's own conversion is an error."""
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -67,13 +67,13 @@ def test_a_planted_link_is_no_key(tmp_path: Path):
 
 def test_a_mac_fits_one_session_of_one_person():
     mine, theirs = Signer(b"m" * KEY_BYTES), Signer(b"t" * KEY_BYTES)
-    header = mine.signed(HEADER)
-    assert mine.made(header)
-    assert not theirs.made(header)
-    assert not mine.made(None)
-    assert not mine.made(HEADER)
-    assert not mine.made(msgspec.structs.replace(header, session_id="eeee-bbbb-cccc-dddd"))
-    assert not mine.made(msgspec.structs.replace(header, mac="é\ud800"))
+    header = mine.sign_header(HEADER)
+    assert mine.verify_header(header)
+    assert not theirs.verify_header(header)
+    assert not mine.verify_header(None)
+    assert not mine.verify_header(HEADER)
+    assert not mine.verify_header(msgspec.structs.replace(header, session_id="eeee-bbbb-cccc-dddd"))
+    assert not mine.verify_header(msgspec.structs.replace(header, mac="é\ud800"))
 
 
 def test_a_seal_fits_one_grant_of_one_session():
