@@ -250,7 +250,7 @@ BORDERS = {
     "tasks/turn_runner.py Running._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
     "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails in the caller",
-    "llm/litellm_lane/loader.py LitellmLibrary._ahead": "as above, for the request that needs it",
+    "llm/litellm_lane/loader.py LitellmLibrary._preload": "as above, for the request that needs it",
     "extend/plugins/isolation.py run_code.run": "an extension: code of the person's own",
     "extend/plugins/isolation.py contain.run_safely": "an extension: a tool of the person's own",
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",

@@ -13,7 +13,7 @@ from buddy.safety.paths import Boundary, is_beneath, locate
 from buddy.safety.shell.fallback_scan import inner_commands, scavenge, targets_in_text
 from buddy.safety.shell.programs.names import SHELLS, word_list, words
 from buddy.safety.shell.result import UNRESOLVED, display_word
-from buddy.safety.shell.write_targets import unpacks_into, targets_of
+from buddy.safety.shell.write_targets import targets_of, unpacks_into
 
 _EVERYTHING = frozenset({".", "./", ":/", ":", "*", "./*", ":/*", ":(top)"})
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
