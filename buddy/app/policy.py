@@ -78,9 +78,9 @@ class RuleFiles:
         found = found.merge(rules_of_claude(lists, "user", "your permissions"))
         found = found.merge(self._saved_rules())
         if self._loaded.permission_error:
-            found = found.joined(unreadable("your settings", self._loaded.permission_error))
+            found = found.merge(unreadable("your settings", self._loaded.permission_error))
         if self._loaded.project and self._launch.trusted:
-            found = found.joined(self._project())
+            found = found.merge(self._project())
         self.errors = found.errors
         return found
 

@@ -219,7 +219,7 @@ def _children(session: Session) -> ChildProcesses:
 
 
 def _trash(launch: LaunchContext, store: SessionStore) -> Trash:
-    return Trash(os.path.join(launch.boundary.root, ".buddyx", "trash"), store.seal_of_deleted)
+    return Trash(os.path.join(launch.boundary.root, ".buddyx", "trash"), store.trash_seal)
 
 
 async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) -> None:
@@ -394,7 +394,7 @@ def _board_parts(session: Session) -> BoardParts:
         attended=attended,
         steering=settings.agent.steering,
         follow_ups=settings.agent.follow_ups,
-        day=DayBudget(settings.budget.day_usd, spending.spent, spending.add),
+        day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),
             _outside_environment(launch),

@@ -161,7 +161,7 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
     try:
         profile = _meant(read_settings(launch, options).settings, options.words[0] if options.words else "")
         owner = _provider(profile.model, profile.base_url, given=bool(options.words))
-        key = checked(_asked(owner), "what was typed")
+        key = check_key(_asked(owner), "what was typed")
         kept = _kept(os.path.join(launch.where.data, FILE_NAME), owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
         tell(f"buddy: {error}\n")

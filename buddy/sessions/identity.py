@@ -19,41 +19,41 @@ KEY_BYTES = 32
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """The key of this person and machine."""
+    """Signs and verifies with the key of this person and machine."""
 
     key: bytes
 
-    def signed(self, header: SessionHeader) -> SessionHeader:
-        """The header with its MAC."""
+    def sign_header(self, header: SessionHeader) -> SessionHeader:
+        """Return the header with its MAC filled in."""
         return msgspec.structs.replace(header, mac=self._header_mac(header))
 
-    def made(self, header: SessionHeader | None) -> bool:
-        """Tell whether this person made the session on this machine."""
+    def verify_header(self, header: SessionHeader | None) -> bool:
+        """Tell whether the header was signed by this person on this machine."""
         return header is not None and hmac.compare_digest(
             header.mac.encode("utf-8", "replace"), self._header_mac(header).encode()
         )
 
     def session_seal(self, session_id: str, workspace: str) -> Seal:
-        """The key that seals what a session keeps: its records, snapshot, undo log and checkpoints. It
+        """Return the key that seals what a session keeps: its records, snapshot, undo log and checkpoints. It
         differs for each session and workspace, so that nothing can be carried from one to another."""
         return Seal(self.key).derive("session", session_id, workspace)
 
     def workspace_seal(self, workspace: str) -> Seal:
-        """The key that seals what all sessions of a workspace share: the states of its worktrees."""
+        """Return the key that seals what all sessions of a workspace share: the states of its worktrees."""
         return Seal(self.key).derive("workspace", workspace)
 
-    def sealed(self, session_id: str, grant: GrantChanged) -> GrantChanged:
-        """The grant with its seal."""
+    def seal_grant(self, session_id: str, grant: GrantChanged) -> GrantChanged:
+        """Return the grant with its seal filled in."""
         return msgspec.structs.replace(grant, seal=self._grant_mac(session_id, grant))
 
-    def granted(self, session_id: str, grant: GrantChanged) -> bool:
-        """Tell whether this person granted it in this session."""
+    def verify_grant(self, session_id: str, grant: GrantChanged) -> bool:
+        """Tell whether the grant was given by this person in this session."""
         return hmac.compare_digest(
             grant.seal.encode("utf-8", "replace"), self._grant_mac(session_id, grant).encode()
         )
 
     def seal(self, kind: str, *fields: str | float) -> str:
-        """Proof that something else was made by this person on this machine."""
+        """Return a MAC that proves that these fields come from this person and machine."""
         return self._mac(["other", kind, *fields])
 
     def _header_mac(self, header: SessionHeader) -> str:
@@ -80,15 +80,15 @@ class Signer(msgspec.Struct, frozen=True):
 
 
 def load_signer(state_dir: str, files: JournalFiles | None = None) -> Signer:
-    """The key from `state_dir/session.key`, made at the first use. Raises `OSError` where it can be neither
-    read nor written. Two processes that start together get the same key."""
+    """Return the key from `state_dir/session.key`, made at the first use. Raises `OSError` where it can be
+    neither read nor written. Two processes that start together get the same key."""
     files = files or JournalFiles()
     path = os.path.join(state_dir, "session.key")
     make_private(state_dir)
     with contextlib.suppress(FileNotFoundError):
         return _read(path, files)
     temporary = os.path.join(state_dir, f".key-{os.urandom(6).hex()}")
-    with files.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+    with files.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
         files.write_all(descriptor, os.urandom(KEY_BYTES), 0)
         files.sync(descriptor)
     try:

@@ -43,9 +43,9 @@ def child(mode: str, tasks: int) -> None:
     from buddy.repl.intents import Cancel, Intent, Prompt
     from buddy.repl.render.style import choose_look
     from buddy.repl.start import open_repl
-    from buddy.repl.view.state import DeskFacts
+    from buddy.repl.view.state import SessionFacts
 
-    facts = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {1: "bench"})
+    facts = SessionFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {1: "bench"})
     begin = asyncio.Event()
 
     def act(intent: Intent) -> None:
@@ -98,7 +98,7 @@ def child(mode: str, tasks: int) -> None:
         environ=os.environ,
     )
     lines: list[str] = []
-    repl = open_repl(settings=settings, desk=lambda: facts, act=act, log=lines.append)
+    repl = open_repl(settings=settings, facts=lambda: facts, act=act, log=lines.append)
     if mode == "demo":
         begin.set()
     asyncio.run(repl.run(source()))

@@ -134,7 +134,7 @@ class LitellmLibrary:
                 self._importer(name)
             configure(module)
             handlers = self._importer(HTTP_HANDLERS)
-            let_go_at_exit(handlers)
+            disarm_destructor(handlers)
             from buddy.llm.litellm_lane.clients import take_over  # it imports httpx, as litellm has by now
 
             self._transport = take_over(module, handlers, self._environment)

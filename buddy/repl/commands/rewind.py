@@ -96,7 +96,7 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     cwd = context.boundary.cwd
     shown = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
     context.screen.print(_block(context, shown, f"changed since prompt {number}"))
-    count = counted(len(_paths(changed)), "file")
+    count = format_count(len(_paths(changed)), "file")
     context.screen.print(
         NoteBlock(
             "info",

@@ -311,7 +311,7 @@ async def export(context: Context, argument: str) -> None:
         folder = await asyncio.to_thread(_exports, context)
         target = os.path.join(folder, f"{time.strftime('%Y-%m-%d-%H%M%S')}-{session_id}.md")
     text = await asyncio.to_thread(
-        exported, context.session.writer.state(), kind, context.board.parts.redact_text
+        export_session, context.session.writer.state(), kind, context.board.parts.redact_text
     )
     await _write_new(target, text)
     context.screen.print(NoteBlock("info", f"written: {target}"))

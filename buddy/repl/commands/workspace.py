@@ -47,7 +47,9 @@ async def diff(context: Context, argument: str) -> None:
             ToolCall(call, "new files", "low", "ok", "", added, 0.0, cached=False, task_id=context.focus)
         )
     if more:
-        context.screen.print(NoteBlock("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
+        context.screen.print(
+            NoteBlock("hint", f"{format_count(more, 'more new file')}: /diff PATH shows them")
+        )
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
             missing = argument and not os.path.lexists(os.path.join(context.boundary.cwd, argument))

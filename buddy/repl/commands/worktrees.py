@@ -163,7 +163,9 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     if standing.own and not tip:
         said += f"; its {format_count(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
-        said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
+        said += (
+            f"; git branch {tree.branch} {tip[:12]} brings its {format_count(standing.own, 'commit')} back"
+        )
     context.screen.print(NoteBlock("info", said))
 
 

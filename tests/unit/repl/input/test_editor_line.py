@@ -52,6 +52,7 @@ def test_a_pasted_ampersand_starts_no_task() -> None:
 def row(request_id: str = "q7", *, marked_at: float | None = 10.0, rule: str = "git push *") -> InboxRow:
     return InboxRow(
         request_id=request_id,
+        number=int(request_id[1:]),
         digest="digest of " + request_id,
         task_id=1,
         call=Call("c", "run_shell", "{}"),
