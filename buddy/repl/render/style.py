@@ -168,7 +168,7 @@ READABLE: Mapping[str, Mapping[str, str]] = {
         "muted": "#949494",
         "url": "#949494",
         "changed.muted": "#d0d0d0",
-        "gutter": "ansiwhite",
+        "gutter": "#767676",
         "rule": "#767676",
         "error": "#ff5f5f",
         "warning": "#ffd75f",
@@ -192,7 +192,7 @@ READABLE: Mapping[str, Mapping[str, str]] = {
         "muted": "#626262",
         "url": "#626262",
         "changed.muted": "#585858",
-        "gutter": "ansibrightblack",
+        "gutter": "#8a8a8a",
         "rule": "#8a8a8a",
         "prompt": "bold #0000af",
         "ok": "#005f00",
@@ -218,8 +218,7 @@ READABLE: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Colours of the 256, where the theme is known and the terminal has them: for roles whose palette colour is
-unreadable on that background in a common palette, and for all that stands on the grounds below. The gutter
-begins most rows: a colour of the palette that is readable takes half the bytes."""
+unreadable on that background in a common palette, and for all that stands on the grounds below."""
 
 GROUNDS: Mapping[str, Mapping[str, str]] = {
     "dark": {

@@ -180,18 +180,13 @@ def test_the_live_rows_have_the_colours_of_the_scrollback(theme: str, depth: Dep
     look = Look(theme, UNICODE, ansi=True, depth=depth)
     styles, live = rich_theme(look).styles, toolkit_style(look)
     assert set(READABLE[theme]) < set(THEMES[theme])
-    for name in READABLE[theme].keys() - {"gutter"}:
+    for name in READABLE[theme]:
         color = styles[name].color
         assert color
         assert color.type is ColorType.EIGHT_BIT  # half the bytes of a true colour
         assert f"#{live.get_attrs_for_style_str(f'class:{name}').color}" == color.name
         ((words, _text),) = live_line([Segment("x", styles[name])])
         assert f"fg:{color.name}" in words
-    gutter = styles["gutter"]
-    assert gutter.color
-    assert gutter.color.type is ColorType.STANDARD  # half of that once more
-    ((words, _text),) = live_line([Segment("x", gutter)])
-    assert words == f"fg:{live.get_attrs_for_style_str('class:gutter').color}"
 
 
 @pytest.mark.parametrize(
