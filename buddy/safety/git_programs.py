@@ -19,8 +19,8 @@ _FOLDERS = ("core.hookspath", "init.templatedir")
 """Keys whose value is a folder with programs."""
 _INCLUDES = pattern(r"include\.path|includeif\..*\.path")
 _SECTION = pattern(r'[ \t]*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
-_SETTING = pattern(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*=\s*(.*)")
-_CONTINUED = pattern(r"\\\r?\n")
+_SETTING = pattern(r"\s*([A-Za-z][-A-Za-z0-9]*)[ \t]*=[ \t]*")
+_ESCAPES = {"t": "\t", "b": "\b", "n": "\n"}
 _WORD = pattern(r"[^\s\"'`;|&()<>=$,!]+")
 """Part of a command line that may be a path. Of `$(pwd)/tool`, that is `/tool`."""
 
@@ -71,17 +71,52 @@ def _settings(path: str, home: str, depth: int = 0) -> tuple[tuple[bool, str], .
 @lru_cache(64)
 def _read(path: str, *_state: int) -> tuple[tuple[str, str], ...]:
     """The settings of a file that start programs, as they were when it had this state."""
-    text = read_regular(path, _MAX_CONFIG_BYTES).decode(errors="replace")
-    section = ""
-    found: list[tuple[str, str]] = []
-    for line in _CONTINUED().sub(" ", text).split("\n"):
-        heading = _SECTION().match(line)
-        if heading:
+    text = read_regular(path, _MAX_CONFIG_BYTES).decode("utf-8-sig", errors="replace")
+    return tuple((name, value) for name, value in parse_settings(text) if starts_program(name, value))
+
+
+def parse_settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names, in small letters, and values of a configuration file as git reads them
+    (`git-config(1)`, "Syntax"): quotes, escapes, comments and lines that go on. What git would refuse is read
+    as far as it goes; a value with a NUL names no file and is left out."""
+    at, section = 0, ""
+    while at < len(text):
+        if heading := _SECTION().match(text, at):
             section = heading[1] if heading[2] is None else f"{heading[1]}.{heading[2]}"
-            line = line[heading.end() :]
-        setting = _SETTING().match(line)
-        if setting:
-            name, value = f"{section}.{setting[1]}".lower(), setting[2].replace("\\", "").strip()
-            if starts_program(name, value.strip('"')):
-                found.append((name, value.strip('"')))
-    return tuple(found)
+            at = heading.end()
+        elif setting := _SETTING().match(text, at):
+            value, at = _value(text, setting.end())
+            if "\0" not in value:
+                yield f"{section}.{setting[1]}".lower(), value
+        else:  # a comment, an empty line, a name without a value
+            at = _line_end(text, at) + 1
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """A value, and where the next line begins. Blanks behind a value are cut, outside of quotes."""
+    kept, length, is_quoted = "", 0, False
+    while at < len(text) and text[at] != "\n":
+        char = text[at]
+        if char == "\\":
+            rest = "\r\n" if text.startswith("\r\n", at + 1) else text[at + 1 : at + 2]
+            at += 1 + len(rest)
+            if not rest.endswith("\n"):
+                kept += _ESCAPES.get(rest, rest)
+                length = len(kept)
+            continue
+        if char in "#;" and not is_quoted:
+            at = _line_end(text, at)
+            break
+        if char == '"':
+            is_quoted = not is_quoted
+            length = len(kept)
+        else:
+            kept += char
+            length = len(kept) if is_quoted or not char.isspace() else length
+        at += 1
+    return kept[:length], at + 1
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end

@@ -70,6 +70,9 @@ STEPS = {
     "hooks in the cache": [
         'git("init", "-q", "sub"); git("-C", "sub", "config", "core.hooksPath", data + "/hooks")'
     ],
+    "a value with a NUL": [
+        'git("init", "-q", "."); write(".git/config", settings + "[alias]\\n\\tx = \\"!a/b\\0c\\"\\n")'
+    ],
     "included settings": [
         'git("init", "-q", "sub"); git("-C", "sub", "config", "include.path", data + "/config")'
     ],

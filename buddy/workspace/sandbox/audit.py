@@ -237,7 +237,7 @@ class Recorder:
             refusal = self._add(self._listeners[listener], pid, self._names.get(number, ""), arguments)
             if refusal:
                 answer = _ANSWER.pack(identity, 0, -refusal, 0)
-        except OSError:
+        except (OSError, ValueError, OverflowError):
             pass  # it is gone, or its memory cannot be read: the call continues unrecorded
         finally:
             with contextlib.suppress(OSError):  # gone
@@ -339,7 +339,7 @@ def _memory(pid: int, address: int, size: int) -> bytes:
             step = min(size - len(data), 4096 - start % 4096)
             try:
                 piece = os.pread(memory.fileno(), step, start)
-            except OSError:
+            except (OSError, OverflowError):  # an address no memory has
                 break
             data += piece
             if not piece or b"\0" in piece:

@@ -109,11 +109,12 @@ class CommandWatch:
                 self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def _give_spare(self) -> None:
-        while self._spare:
-            os.close(self._spare.pop())
+        with contextlib.suppress(IndexError):  # the loop and a look may give them at once
+            while True:
+                os.close(self._spare.pop())
 
     def stir(self) -> None:
-        """Have it looked at that a command changed something. May be called from any thread."""
+        """Ask for a look soon: a command changed something. May be called from any thread."""
         if not self._is_stirred and self._loop is not None:
             self._is_stirred = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: all commands are gone
@@ -137,12 +138,13 @@ class CommandWatch:
         with self._lock:
             begin = time.monotonic()
             self._give_spare()
-            try:
-                for command in list(self._watched):
+            # The one that is over comes first, and what keeps one from being judged keeps no other.
+            for command in sorted(self._watched, key=lambda one: one is not ended):
+                try:
                     self._judge_one(command, has_ended=command is ended)
-            except OSError as error:
-                self._told.append(f"protected names could not be looked at: {error}")
-            finally:
+                except (OSError, ValueError) as error:
+                    self._told.append(f"protected names could not be looked at: {error}")
+            if self._watched:
                 self._keep_spare()
             self._took_s = time.monotonic() - begin
 
@@ -224,7 +226,10 @@ def _judge_record(path: str) -> Iterator[str]:
         except msgspec.MsgspecError:
             yield f"the record {path} cannot be read: what a command did meanwhile was not looked at"
         else:
-            yield from _judge(record, _end_of(path))
+            try:
+                yield from _judge(record, _end_of(path))
+            except (OSError, ValueError) as error:  # a start goes on, whatever lies there
+                yield f"what a command left behind could not be looked at: {error}"
         for one in (path, path + ENDED):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(one)
