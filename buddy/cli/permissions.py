@@ -46,6 +46,11 @@ def permissions(options: Options, environment: Mapping[str, str]) -> int:
     trusted, in the default mode, without a sandbox and without anybody's rules."""
     if not options.words or options.words[0] != "test":
         raise UsageError('expected: buddy permissions test "git log" …, or JSON lines on stdin with --json')
+    if options.permission_mode or options.trust or options.config:
+        raise UsageError(
+            "permissions test judges in mode ask, in a trusted folder, without rules; "
+            "leave out --permission-mode, --trust and --config"
+        )
     judge = _judge_here(environment)
     commands = options.words[1:]
     if commands:

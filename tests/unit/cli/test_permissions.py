@@ -12,7 +12,9 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, answered, requests
+from buddy.app.options import UsageError
+from buddy.cli.arguments import parse
+from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, answered, permissions, requests
 from buddy.safety.policy.decide import Decision
 
 LS = ("allow", "read-only: a shell command that only reads")
@@ -165,3 +167,9 @@ def test_RU_L7_programs_are_looked_up_on_the_persons_path(tmp_path: Path) -> Non
         check=True,
     )
     assert "would be the workspace's own" in json.loads(done.stdout)["why"]
+
+
+@pytest.mark.parametrize("option", [("--permission-mode", "plan"), ("--trust",), ("--config", "x.toml")])
+def test_options_that_would_change_nothing_are_refused(option: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="judges in mode ask"):
+        permissions(parse([*option, "permissions", "test", "ls"]), {})
