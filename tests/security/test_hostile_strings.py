@@ -20,6 +20,7 @@ from tests.support.terminal_bytes import EVERYTHING, foreign, sequences, text_fo
 
 BENIGN = (
     "plain words",
+    "~~gone~~ plain ~~gone~~ plain",
     "# head\n\n## two\n\n### three\n\n**bold** *italic* ~~gone~~ `code` [label](http://e.example/x) ![p](http://e/i)",
     "> quote `code` **b** *i* [l](http://e)\n\n- item\n  1. one\n\n---\n\n| a | b |\n|---|---|\n| `c` | **d** |\n",
     "```\nbare\n```\n\n```python\ndef f(x: int = 1) -> str:\n    '''doc'''\n    return f'{x}'  # note\n```\n\n    indented\n",

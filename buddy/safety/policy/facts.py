@@ -76,13 +76,18 @@ def facts_of(
     cwd: object = getattr(arguments, "cwd", "")
     runs = shell is not None or hasattr(arguments, "cwd")
     folder = locate(boundary, cwd if isinstance(cwd, str) and cwd else boundary.cwd) if runs else None
+    # Staging a file changes the index; what git does change in the tree, the survey found out.
+    written = locate if tool.category == "git" else _locate_written
     return Facts(
         tool=tool.name,
         risk=tool.risk_in_sandbox or tool.risk if sandboxed else tool.risk,
         root=boundary.root,
         home=boundary.home,
         reads=tuple(locate(boundary, path) for path in access.reads),
-        writes=tuple(_written(boundary, path) for path in (*access.writes, *survey.writes)),
+        writes=(
+            *(written(boundary, path) for path in access.writes),
+            *(_locate_written(boundary, path) for path in survey.writes),
+        ),
         anything=access.anything,
         shell=shell,
         host=host,
@@ -99,7 +104,7 @@ def facts_of(
     )
 
 
-def _written(boundary: Boundary, path: str) -> Located:
+def _locate_written(boundary: Boundary, path: str) -> Located:
     """Locate a path that is written: what the repository makes git run is protected like git's own data."""
     located = locate(boundary, path)
     if located.protected or not located.inside:
