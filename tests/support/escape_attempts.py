@@ -35,6 +35,7 @@ def _call(number: int, *arguments: str) -> str:
     return _python(
         "import ctypes\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "libc.syscall.restype = ctypes.c_long\n"  # the lower half of an address may look like an error
         f"result = libc.syscall({number}, {', '.join(arguments)})\n"
         "print('ESCAPED' if result >= 0 else ctypes.get_errno())"
     )
