@@ -26,13 +26,13 @@ async def first_task(board: TaskBoard, options: Options) -> tuple[str, ...]:
 
 async def _asked_for(board: TaskBoard, options: Options) -> tuple[Worktree, str]:
     """The worktree named on the command line, as it is or new; a new one where none is named."""
-    trees = board.places.parts().trees
+    trees = board.workspaces.parts().trees
     if not options.worktree:
-        return await board.places.make(" ".join(options.words) or "session", carrying=options.carry)
+        return await board.workspaces.make(" ".join(options.words) or "session", carrying=options.carry)
     known = trees.by_name(options.worktree)
     if read_origin(known) is not None and not trees.missing(known):
         return known, "it was there already" if options.carry else ""
-    return await board.places.make(options.worktree, exact=True, carrying=options.carry)
+    return await board.workspaces.make(options.worktree, exact=True, carrying=options.carry)
 
 
 async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:
@@ -42,11 +42,11 @@ async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:
         tree = task.workspace.worktree
         if tree is None or task.closed:
             continue
-        missing = board.places.parts().trees.missing(tree)
-        if not missing or (read_origin(tree) is None and task.number != board.focus):
+        missing = board.workspaces.parts().trees.missing(tree)
+        if not missing or (read_origin(tree) is None and task.task_id != board.focus):
             continue
         try:
-            said.append(await board.places.ready(task))
+            said.append(await board.workspaces.prepare(task))
         except TaskError as error:
-            said.append(f"task {task.number}: {error}")
+            said.append(f"task {task.task_id}: {error}")
     return tuple(said)

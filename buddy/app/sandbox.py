@@ -12,7 +12,7 @@ from buddy.safety.policy.decide import Facts
 from buddy.safety.policy.session import Policy
 from buddy.safety.protected import moved_secrets
 from buddy.safety.sandbox_openings import openings
-from buddy.tasks.sandboxing import put_back_note
+from buddy.tasks.sandboxing import restore_note
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.sandbox.handle import SandboxHandle
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
@@ -39,7 +39,7 @@ class RunSandbox:
         """The level in force, as far as it is known by now."""
         return self.handle.status
 
-    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+    async def prepare(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
         """Get ready for a call of this tool. Raises `ToolError` where a sandbox is demanded and missing."""
         if not tool.confined:
             return NO_SANDBOX
@@ -62,14 +62,14 @@ class RunSandbox:
         if facts.anything and self.confinement(call_id) is None:
             self._left += 1
 
-    def take_put_back(self) -> tuple[str, ...]:
+    def take_repairs(self) -> tuple[str, ...]:
         """Return what was done about protected names that commands changed, a sentence each, once."""
         return self.handle.take_put_back()
 
     async def judge_left(self) -> tuple[str, ...]:
         """Put back what commands of a killed session did to protected names; return notes for the person."""
         told = await self.handle.judge_left(self._boundary.root)
-        return tuple(f"in a session that was killed, {put_back_note(one)}" for one in told)
+        return tuple(f"in a session that was killed, {restore_note(one)}" for one in told)
 
     def _rules(self) -> SandboxRules:
         boundary, settings, policy = self._boundary, self._settings, self._policy

@@ -132,10 +132,10 @@ class Session:
         """Start with this model from now on. Blocks; raises `ConfigError`."""
         save_model(self.launch, self.loaded, name)
 
-    async def expand(self, number: int, text: str) -> ExpandedPrompt:
+    async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
         """Expand a prompt for a task: the files it mentions are read as the task would read them."""
-        task = self.board.task(number)
-        context = ToolContext(number, "", lambda _text: None, task.cancelled, task.services.services)
+        task = self.board.task(task_id)
+        context = ToolContext(task_id, "", lambda _text: None, task.cancelled, task.services.services)
 
         async def read(path: str) -> ToolResult:
             return await read_file.run(context, read_file.arguments(path=path))
@@ -374,9 +374,9 @@ def _board_parts(session: Session) -> BoardParts:
         tools=session.tools,
         model=models.access_or_explain if attended else models.access,
         policy=session.policy,
-        judged=remember_judged(session.approved),
+        note_facts=remember_judged(session.approved),
         sandboxing=session.sandbox,
-        memory=session.writer,
+        journal=session.writer,
         cache=ToolCache(time.monotonic),
         redact=lambda message: redact_message(message, models.keys()),
         redact_text=lambda text: redact(text, models.keys()),

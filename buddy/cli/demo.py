@@ -119,7 +119,7 @@ async def _journey(session: Session) -> None:
         if 1 in finished and not other:
             _say("\n❯ write tests for it &\n")
             task = board.open(copy_of=1)
-            other = task.number
+            other = task.task_id
             board.to_background(other)
             board.submit(other, "write tests for it")
         if other and other in finished:

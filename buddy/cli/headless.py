@@ -164,7 +164,7 @@ def _say_what_goes_on(task: Task) -> None:
     if task.history and (task.running or task.state not in ("idle", "finished")):
         title = f" ({one_line(task.title, 60)})" if task.title else ""
         why = one_line(task.reason or task.state, 100)
-        _err(f"buddy: no prompt given: task {task.number}{title} goes on where it stopped ({why})\n")
+        _err(f"buddy: no prompt given: task {task.task_id}{title} goes on where it stopped ({why})\n")
 
 
 def _prompt(options: Options) -> str:

@@ -114,7 +114,7 @@ def _answer_with(session: Session, model: str) -> None:
     other tasks, and sessions gone to later, keep theirs."""
     task = session.board.task(session.board.focus)
     if model and task.model != model and not task.closed:
-        session.board.change_model(task.number, model)
+        session.board.change_model(task.task_id, model)
 
 
 def _said(error: Exception, reference: str) -> str:
@@ -286,7 +286,7 @@ def _paused(task: Task) -> str:
     """Describe a paused task, and what continuing it does about calls that never ran: an open question is
     asked again then, and only then."""
     why = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
-    said = f"Task {task.number} was interrupted{why}. /continue {task.number} resumes it"
+    said = f"Task {task.task_id} was interrupted{why}. /continue {task.task_id} resumes it"
     match len(task.not_run):
         case 0:
             return f"{said}."
@@ -302,7 +302,7 @@ async def _closed(session: Session, front: Front) -> None:
     if isinstance(session.models, DemoModels):
         front.farewell = FAREWELL
     elif any(task.history for task in session.board.tasks.values()):
-        left = [task.left for task in session.board.tasks.values() if task.left]
+        left = [task.worktree_state for task in session.board.tasks.values() if task.worktree_state]
         front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
     else:
         await asyncio.to_thread(session.store.delete, session_id)

@@ -59,30 +59,30 @@ class _RunWatch:
                     self.missing.append(one.event.missing)
 
 
-async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) -> int:
+async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format) -> int:
     """Run one turn of a task and write it. Returns the exit code."""
     watch = _RunWatch()
     reader = board.reader()
-    task = board.task(number)
+    task = board.task(task_id)
     started = board.parts.clock.now()
     output.start(run.facts, board.message(run.content, "prompt"))
-    signals = _Signals(board, number, watch)
+    signals = _Signals(board, task_id, watch)
     signals.install()
     saving = asyncio.create_task(_saving(board, reader.close))
     try:
-        runner = board.submit(number, run.content) if run.content else board.go_on(number)
+        runner = board.submit(task_id, run.content) if run.content else board.continue_task(task_id)
         runner.add_done_callback(lambda _task: reader.close())
         while events := await reader.batch():
             watch.look(events)
             for one in events:
-                if one.task_id == number:
+                if one.task_id == task_id:
                     output.event(one.event)
             if run.stop_on_denial and watch.missing:
                 board.cancel(
-                    number, f"an approval was needed and nobody was there to give it: {watch.denied}"
+                    task_id, f"an approval was needed and nobody was there to give it: {watch.denied}"
                 )
         if not runner.done():
-            raise NotSavedError(f"{board.parts.memory.save_state.reason}; the run was ended")
+            raise NotSavedError(f"{board.parts.journal.save_state.reason}; the run was ended")
     finally:
         saving.cancel()
         signals.remove()
@@ -115,16 +115,16 @@ async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
     refused_s = 0.0
     while refused_s < UNSAVED_LIMIT_S:
         await asyncio.sleep(LOOK_EVERY_S)
-        refused_s = 0.0 if board.parts.memory.save_state.saved else refused_s + LOOK_EVERY_S
+        refused_s = 0.0 if board.parts.journal.save_state.saved else refused_s + LOOK_EVERY_S
     give_up()
 
 
 class _Signals:
     """SIGINT and SIGTERM cancel the turn; a second one ends the program's waiting as well."""
 
-    def __init__(self, board: TaskBoard, number: int, watch: _RunWatch) -> None:
+    def __init__(self, board: TaskBoard, task_id: int, watch: _RunWatch) -> None:
         self._board = board
-        self._number = number
+        self._task_id = task_id
         self._watch = watch
         self._count = 0
         ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -144,8 +144,8 @@ class _Signals:
     def _fired(self, terminated: bool) -> None:
         self._count += 1
         self._watch.terminated = terminated
-        self._board.cancel(self._number, "terminated" if terminated else "interrupted")
-        runner = self._board.task(self._number).runner
+        self._board.cancel(self._task_id, "terminated" if terminated else "interrupted")
+        runner = self._board.task(self._task_id).runner
         if self._count > 1 and runner is not None:
             runner.cancel()
 

@@ -43,9 +43,9 @@ from buddy.tools.ask_user import Unanswered
 class Sent:
     """One text. `number`: the task it goes to, 0 while that is whichever is in front."""
 
-    def __init__(self, text: str, number: int, since: float) -> None:
+    def __init__(self, text: str, task_id: int, since: float) -> None:
         self.text = text
-        self.number = number
+        self.task_id = task_id
         self.since = since
         self.taken_back = asyncio.Event()
 
@@ -59,9 +59,9 @@ class OnTheWay:
         self._clock = clock
         self._texts: list[Sent] = []
 
-    def sent(self, text: str, number: int) -> Sent:
+    def sent(self, text: str, task_id: int) -> Sent:
         """A text that goes to a task; "" is none, and never on its way."""
-        one = Sent(text, number, self._clock())
+        one = Sent(text, task_id, self._clock())
         if text:
             self._texts.append(one)
         return one
@@ -71,24 +71,24 @@ class OnTheWay:
         if one in self._texts:
             self._texts.remove(one)
 
-    def since(self, number: int) -> float:
+    def since(self, task_id: int) -> float:
         """When the last text for this task was sent, if one is on its way."""
-        return max((one.since for one in self._to(number)), default=float("-inf"))
+        return max((one.since for one in self._to(task_id)), default=float("-inf"))
 
-    def is_any(self, number: int) -> bool:
+    def is_any(self, task_id: int) -> bool:
         """Tell whether a prompt for this task is on its way."""
-        return bool(self._to(number))
+        return bool(self._to(task_id))
 
-    def take_back(self, number: int) -> tuple[str, ...]:
+    def take_back(self, task_id: int) -> tuple[str, ...]:
         """Withdraw the prompts on their way to this task, and return their texts."""
-        taken = self._to(number)
+        taken = self._to(task_id)
         for one in taken:
             one.taken_back.set()
             self._texts.remove(one)
         return tuple(one.text for one in taken)
 
-    def _to(self, number: int) -> list[Sent]:
-        return [one for one in self._texts if one.number in (0, number)]
+    def _to(self, task_id: int) -> list[Sent]:
+        return [one for one in self._texts if one.task_id in (0, task_id)]
 
 
 class Dispatcher:
@@ -126,8 +126,8 @@ class Dispatcher:
                     await self._prompt(context, text, sent)
             case Queue(text):
                 async with self._sending:
-                    sent.number = context.focus
-                    await board.queue(sent.number, await self._content(context, text, sent))
+                    sent.task_id = context.focus
+                    await board.queue(sent.task_id, await self._content(context, text, sent))
             case NewTask(text):
                 async with self._sending:
                     await self._new_task(context, text, sent)
@@ -167,7 +167,7 @@ class Dispatcher:
                 await self._slash(context, "/rewind")
 
     async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
-        number = sent.number = context.focus
+        number = sent.task_id = context.focus
         if _answered(context, number, text):
             return
         content = await self._content(context, text, sent)
@@ -180,18 +180,20 @@ class Dispatcher:
         """A background task that starts from a copy of the conversation in front."""
         board = context.board
         task = board.open(copy_of=context.focus)
-        board.to_background(task.number)
-        sent.number = task.number
-        board.submit(task.number, await self._content(context, text, sent))
-        context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
+        board.to_background(task.task_id)
+        sent.task_id = task.task_id
+        board.submit(task.task_id, await self._content(context, text, sent))
+        context.screen.print(
+            NoteBlock("info", f"task {task.task_id} started in the background: {task.title}")
+        )
 
     async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
-        if sent.number in context.board.tasks and _answered(context, sent.number, text):
+        if sent.task_id in context.board.tasks and _answered(context, sent.task_id, text):
             return
         async with self._sending:
-            await context.board.prompt(sent.number, await self._content(context, text, sent))
-        if sent.number != context.focus:
-            context.screen.hint(f"sent to task {sent.number}")
+            await context.board.prompt(sent.task_id, await self._content(context, text, sent))
+        if sent.task_id != context.focus:
+            context.screen.hint(f"sent to task {sent.task_id}")
 
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
@@ -204,7 +206,7 @@ class Dispatcher:
 
     async def _content(self, context: Context, text: str, sent: Sent) -> tuple[UserPart, ...]:
         """Return the content to send to the task. Raises `TurnCancelled` when the prompt was taken back."""
-        expanded = await run_cancellable(_expanded(context, sent.number, text), sent.taken_back)
+        expanded = await run_cancellable(_expanded(context, sent.task_id, text), sent.taken_back)
         if sent.taken_back.is_set():  # in the moment the last file was read
             raise TurnCancelled
         self._way.arrived(sent)
@@ -216,12 +218,12 @@ class Dispatcher:
         """End what was started last: a command the user started, or the turn. Prompts that wait for the turn,
         or were about to start one, return to the input line."""
         task, work = context.board.task(context.focus), context.own.last()
-        begun = max(self._way.since(task.number), task.started_at if task.running else float("-inf"))
+        begun = max(self._way.since(task.task_id), task.started_at if task.running else float("-inf"))
         if work is not None and work.since >= begun:
             work.cancelled.set()
             return
-        waited = [text_of(message) for message in context.board.cancel(task.number)]
-        if texts := [*waited, *self._way.take_back(task.number)]:
+        waited = [text_of(message) for message in context.board.cancel(task.task_id)]
+        if texts := [*waited, *self._way.take_back(task.task_id)]:
             context.screen.put("\n\n".join(texts))
 
     def facts(self) -> SessionFacts:
@@ -233,8 +235,8 @@ class Dispatcher:
             for one in session.questions.waiting()
         ]
         for task in board.tasks.values():
-            rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
-            rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
+            rows += [QueueRow("steer", task.task_id, text_of(message)) for message in task.steering]
+            rows += [QueueRow("queue", task.task_id, text_of(message)) for message in task.queued]
         rows += [QueueRow("note", note.task_number, _named(note)) for note in board.notes.waiting]
         return SessionFacts(
             focus=board.focus,
@@ -242,7 +244,7 @@ class Dispatcher:
             model=session.board.parts.model(board.task(board.focus).model).name,
             sandbox=session.sandbox.status,
             queue=tuple(rows),
-            names={task.number: task.title for task in board.tasks.values()},
+            names={task.task_id: task.title for task in board.tasks.values()},
             extra=self._extra(context),
             own=context.own.rows(),
             usage=board.task(board.focus).meter.report(),
@@ -265,22 +267,22 @@ class Dispatcher:
         return tuple(words)
 
 
-def _answered(context: Context, number: int, text: str) -> bool:
+def _answered(context: Context, task_id: int, text: str) -> bool:
     """Take text for a task that asks as the answer to its oldest question; False when it asks nothing."""
     questions = context.session.questions
-    asked = next((one for one in questions.waiting() if one.task_id == number), None)
+    asked = next((one for one in questions.waiting() if one.task_id == task_id), None)
     if asked is None:
         return False
     try:
         questions.answer(f"{asked.number} {text}")
     except Unanswered as error:
         raise CommandError(str(error)) from error
-    context.screen.hint(f"answered question {asked.number} of task {number}")
+    context.screen.hint(f"answered question {asked.number} of task {task_id}")
     return True
 
 
-async def _expanded(context: Context, number: int, text: str) -> ExpandedPrompt:
-    return await context.session.expand(number, text)
+async def _expanded(context: Context, task_id: int, text: str) -> ExpandedPrompt:
+    return await context.session.expand(task_id, text)
 
 
 def _destined(intent: Intent) -> tuple[str, int]:

@@ -71,7 +71,7 @@ def _title(state: SessionState) -> str:
 
 
 def _heading(task: TaskRecord) -> str:
-    return f"Task {task.number}" + (f": {task.task.title}" if task.task.title else "")
+    return f"Task {task.task_id}" + (f": {task.task.title}" if task.task.title else "")
 
 
 def _blocks(message: Message) -> list[_ExportBlock]:

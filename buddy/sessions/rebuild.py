@@ -27,11 +27,11 @@ def records_of(state: SessionState) -> Iterator[Numbered]:
     """Yield records that produce this state. A cut reply is part of the history already."""
     for task in state.tasks:
         bare = msgspec.structs.replace(task.task, copy_of=0, copied=0)  # its history follows in full
-        yield "task", task.number, bare
+        yield "task", task.task_id, bare
     for task in state.tasks:
-        mine = [one for one in state.checkpoints if one.task_id == task.number]
+        mine = [one for one in state.checkpoints if one.task_id == task.task_id]
         yield from _records_of_task(task, mine)
-    known = {task.number for task in state.tasks}
+    known = {task.task_id for task in state.tasks}
     for lost in state.checkpoints:
         if lost.task_id not in known:
             yield "checkpoint", lost.task_id, lost.taken
@@ -46,14 +46,14 @@ def records_of(state: SessionState) -> Iterator[Numbered]:
     if state.focus:
         yield "focus", state.focus, FocusSet()
     if state.notes:
-        task_id = state.focus or (state.tasks[0].number if state.tasks else 1)
-        task = next((one for one in state.tasks if one.number == task_id), None)
+        task_id = state.focus or (state.tasks[0].task_id if state.tasks else 1)
+        task = next((one for one in state.tasks if one.task_id == task_id), None)
         queued, steering = (task.queued, task.steering) if task is not None else ((), ())
         yield "queue", task_id, QueueChanged(queued, steering, state.notes)
 
 
 def _records_of_task(task: TaskRecord, checkpoints: list[Checkpoint]) -> Iterator[Numbered]:
-    number = task.number
+    number = task.task_id
     waiting = sorted(checkpoints, key=lambda one: one.at)
     history = task.history if task.partial is None else (*task.history, task.partial)
     for at, message in enumerate(history):

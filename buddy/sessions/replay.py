@@ -40,12 +40,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
     at: int
 
 
-class TaskRecord(msgspec.Struct, frozen=True):
+class TaskRecord(msgspec.Struct, frozen=True, rename={"task_id": "number"}):  # snapshots on disk say "number"
     """The state of one task. `begun` are the started calls without a result in the history, `ended` those of
     them that ended. `usage` is None before the first reply; `receipt` is that of the last turn, None where it
     changed no file."""
 
-    number: int
+    task_id: int
     task: TaskChanged
     history: tuple[Message, ...] = ()
     queued: tuple[UserMessage, ...] = ()
@@ -139,7 +139,7 @@ class Replay:
 
     def __init__(self, state: SessionState | None = None) -> None:
         state = state or SessionState()
-        self._tasks = {task.number: _Task(task) for task in state.tasks}
+        self._tasks = {task.task_id: _Task(task) for task in state.tasks}
         self._grants = {grant.grant_id: grant for grant in state.grants}
         self._jobs = {
             job.job_id: (job, task_id) for job, task_id in zip(state.jobs, state.job_tasks, strict=False)
@@ -241,11 +241,11 @@ class Replay:
     def _change(self, **changes: Any) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
 
-    def _task(self, number: int) -> _Task:
+    def _task(self, task_id: int) -> _Task:
         """Return a task; it exists from its first record on, even if the line that opened it was lost."""
-        if number not in self._tasks:
-            self._tasks[number] = _Task(TaskRecord(number, TaskChanged("", "idle")))
-        return self._tasks[number]
+        if task_id not in self._tasks:
+            self._tasks[task_id] = _Task(TaskRecord(task_id, TaskChanged("", "idle")))
+        return self._tasks[task_id]
 
 
 def _without(waiting: tuple[UserMessage, ...], message: UserMessage) -> tuple[UserMessage, ...]:

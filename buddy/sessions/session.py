@@ -186,8 +186,8 @@ def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
 
 def _record_repairs(task: ResumedTask, loaded: LoadedSession, writer: SessionWriter) -> None:
     """Record the changes made by resuming, so that journal and memory agree."""
-    number = task.record.number
-    raw = next(record for record in loaded.state.tasks if record.number == number)
+    number = task.record.task_id
+    raw = next(record for record in loaded.state.tasks if record.task_id == number)
     if task.record.history != raw.history or raw.partial is not None:
         pairs = zip(raw.history, task.record.history, strict=False)
         kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,7 +1,7 @@
 """The approvals inbox: questions to the person about single calls, and their answers.
 
-A question is closed exactly once: answered, settled by a changed policy, or withdrawn when its task ends or
-the person sends new instructions. An answer counts only with the request id and the digest of what was shown.
+Each question is closed exactly once: answered, decided by a changed policy, or withdrawn because its task
+ended or got new instructions. An answer counts only with the request id and the digest of what was shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from buddy.safety.policy.session import Policy, is_answer_to
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
-    """A question that waits. `since` is seconds on the board's clock."""
+    """An open question. `since` is in seconds of the board's clock."""
 
     task_id: int
     since: float
@@ -29,12 +29,12 @@ class OpenRequest(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """The number that a person types for it (`/ok 3`)."""
+        """Return the number the person types for it (`/ok 3`)."""
         return self.event.number
 
 
 class AnswerRefused(Exception):
-    """The answer does not fit any open question."""
+    """An answer that fits no open question."""
 
 
 Emit = Callable[[int, AgentUiEvent], None]
@@ -42,7 +42,7 @@ RecordApproval = Callable[[int, ApprovalRequested | ApprovalResolved], Awaitable
 
 
 class Inbox:
-    """All open questions of a session, oldest first."""
+    """The open questions of a session, oldest first."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Inbox:
         self._count = 0
 
     def waiting(self) -> tuple[OpenRequest, ...]:
-        """The open questions, oldest first."""
+        """Return the open questions, oldest first."""
         return tuple(self._open.values())
 
     async def ask(self, task_id: int, event: ApprovalRequested, facts: Facts, verdict: Verdict) -> Decision:
-        """Put a question and wait for its answer. Cancelling withdraws it."""
+        """Ask the person and wait for the answer. Cancellation withdraws the question."""
         self._count += 1
         event = msgspec.structs.replace(event, number=self._count)
         request = OpenRequest(task_id, self._now(), event, facts, verdict)
@@ -95,10 +95,11 @@ class Inbox:
         words: str = "",
         until: float | None = None,
     ) -> None:
-        """The person answers. Raises `AnswerRefused` when the question is gone or what was shown differs."""
+        """Record the person's answer. Raises `AnswerRefused` when the question was closed or its text has
+        changed."""
         request = self._open.get(request_id)
         if request is None:
-            raise AnswerRefused("That request is gone: it was answered or withdrawn.")
+            raise AnswerRefused("That request was already answered or withdrawn.")
         if not is_answer_to(
             request.event.request_id, request.event.digest, answer_id=request_id, answer_digest=digest
         ):
@@ -119,14 +120,14 @@ class Inbox:
             self.reconsider()
 
     def withdraw(self, task_id: int, why: str) -> None:
-        """The task's questions are void: new instructions came."""
+        """Withdraw a task's questions: it got new instructions."""
         for request in list(self._open.values()):
             if request.task_id == task_id:
                 self._close(request, "withdrawn", why, Withdrawn())
 
     def reconsider(self) -> None:
-        """The policy changed (mode, grants, standing approvals): settle what it now decides by itself. What
-        only the person may decide stays."""
+        """Close the questions that the changed policy (mode, grants, rules) now decides. What only the person
+        may decide stays open."""
         for request in list(self._open.values()):
             verdict = self._policy.consider(request.facts, self._wall())
             if verdict.decision == "allow":
@@ -138,11 +139,13 @@ class Inbox:
         self, request: OpenRequest, answer: ApprovalAnswer, by: str, decision: Decision, words: str = ""
     ) -> None:
         event = ApprovalResolved(request.event.request_id, answer, by)
-        self._policy.log_answer(request.facts, request.verdict, _in_words(answer, by, words), self._wall())
+        self._policy.log_answer(
+            request.facts, request.verdict, _describe_answer(answer, by, words), self._wall()
+        )
         del self._open[event.request_id]
-        # The record needs no waiting: an answer that is lost with the machine is asked for again.
-        recording = asyncio.ensure_future(_awaited(self._record(request.task_id, event)))
-        recording.add_done_callback(_look)
+        # Not awaited: an answer lost in a crash is asked for again.
+        recording = asyncio.ensure_future(_await(self._record(request.task_id, event)))
+        recording.add_done_callback(_ignore_failure)
         self._emit(request.task_id, event)
         future = self._futures[event.request_id]
         if not future.done():
@@ -153,8 +156,8 @@ _NO_WORDS = "the person said no"
 _YES = {"once": "once", "session": "for this session", "rule": "saved as a rule"}
 
 
-def _in_words(answer: ApprovalAnswer, by: str, words: str) -> str:
-    """The end of a question for the log of decisions: who, and what."""
+def _describe_answer(answer: ApprovalAnswer, by: str, words: str) -> str:
+    """Describe a closed question for the decision log."""
     if answer == "withdrawn":
         return f"withdrawn: {by}"
     if by != "you":
@@ -164,10 +167,10 @@ def _in_words(answer: ApprovalAnswer, by: str, words: str) -> str:
     return f"you, {_YES[answer]}"
 
 
-async def _awaited(work: Awaitable[None]) -> None:
+async def _await(work: Awaitable[None]) -> None:
     await work
 
 
-def _look(task: asyncio.Future[None]) -> None:
+def _ignore_failure(task: asyncio.Future[None]) -> None:
     if not task.cancelled():
         task.exception()

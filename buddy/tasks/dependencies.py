@@ -1,4 +1,4 @@
-"""The parts of the task board: records of functions and services, so that tests give their own."""
+"""The services a task board needs, as records of functions, so that tests can replace each of them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ class Library(Protocol):
 
     @property
     def is_loaded(self) -> bool:
-        """Tell whether nothing is waited for any more."""
+        """Tell whether loading is over."""
         ...
 
     async def load(self) -> None:
-        """Wait for it. A failure is told by the request that needs it."""
+        """Wait until it is loaded. A failure is raised by the request that needs the library."""
         ...
 
 
 class ModelAccess(msgspec.Struct, frozen=True):
-    """A model ready to be asked. `name` is what the person calls it (a profile or litellm's name), `model`
-    what is sent, `price` dollars for a usage, `library` what its lane needs first."""
+    """A model with everything needed to ask it. `name` is what the person calls it (a profile or litellm's
+    name), `model` is what is sent, `price` computes dollars from a usage, `library` is loaded before the
+    first request."""
 
     name: str
     model: str
@@ -56,8 +57,8 @@ class ModelAccess(msgspec.Struct, frozen=True):
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Time and chance: seconds of a monotonic clock, wall time (grants expire by it, also after a resume),
-    sleeping, a number in [0, 1), a new id."""
+    """Time and randomness: monotonic seconds, wall time (grants expire by it, also after a resume), sleep, a
+    number in [0, 1), a new id."""
 
     now: Callable[[], float]
     wall: Callable[[], float]
@@ -67,9 +68,12 @@ class Clock(msgspec.Struct, frozen=True):
 
 
 class TaskServices(msgspec.Struct, frozen=True):
-    """The services the tools of one task get. `services` go into `ToolContext`; `copy` makes those of a task
-    that starts from a copy of this one's conversation; `changes` says what became different in files the task
-    has read; `forget_shown` is called when results left the model's context."""
+    """The services for the tools of one task.
+
+    `services` go into `ToolContext`; `copy` makes the services of a task that starts as a copy; `changes`
+    returns a line for each file the task has read that changed since; `forget_shown` is called when results
+    left the model's context.
+    """
 
     services: Mapping[type, object]
     copy: Callable[[int], TaskServices]
@@ -78,11 +82,11 @@ class TaskServices(msgspec.Struct, frozen=True):
 
 
 class Workspace(msgspec.Struct, frozen=True):
-    """The tree a task works in: the project's own tree, or a worktree of it.
+    """The tree a task works in: the project's own tree or a worktree of it.
 
-    `system`: the prompt, which names the place; `facts` looks at a call for the policy (it may raise
-    `ToolError`); `services` makes those of a task, by its number; `checkpoints`: None where effects of
-    commands are not kept; `worktree`: None for the project's own tree.
+    `system` is the prompt, which names the folder; `facts` surveys a call for the policy (may raise
+    `ToolError`); `services` makes the services of a task, by its id; `checkpoints` is None when effects of
+    commands are not recorded; `worktree` is None for the project's own tree.
     """
 
     boundary: Boundary
@@ -94,8 +98,8 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 class WorktreeParts(msgspec.Struct, frozen=True):
-    """The parts worktrees are made with: git's side of it, the person's environment (for what they ignore
-    everywhere), the workspace one becomes, and the seal of the states kept of them."""
+    """The services for worktrees: git's side, the person's environment (for their global ignore file), the
+    `Workspace` of a worktree, and the seal of saved states."""
 
     trees: Worktrees
     variables: Mapping[str, str]
@@ -104,46 +108,47 @@ class WorktreeParts(msgspec.Struct, frozen=True):
 
 
 class CallSandbox(Protocol):
-    """The sandbox as calls meet it, each by its id."""
+    """The sandbox of single calls, each by its id."""
 
-    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
-        """Get ready for a call of this tool. Raises `ToolError` where a sandbox is demanded and missing."""
+    async def prepare(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+        """Prepare the sandbox for a call of this tool. Raises `ToolError` when a required sandbox is
+        missing."""
         ...
 
     def confine(self, call_id: str, confinement: Confinement | None) -> None:
-        """Say how an allowed call is to be confined."""
+        """Set the confinement of an allowed call."""
         ...
 
     def confinement(self, call_id: str) -> Confinement | None:
-        """Return how it is confined."""
+        """Return the confinement of a call."""
         ...
 
     def note_allowed(self, call_id: str, facts: Facts) -> None:
-        """Remember what an allowed call may change that sandboxed commands may not."""
+        """Remember which protected names an allowed call may change."""
         ...
 
-    def take_put_back(self) -> tuple[str, ...]:
-        """Return what was done about protected names that commands changed, a sentence each, once."""
+    def take_repairs(self) -> tuple[str, ...]:
+        """Return, once, a sentence for each protected name that a command changed and buddy restored."""
         ...
 
 
 class BoardParts(msgspec.Struct, frozen=True):
-    """Everything a task board needs.
+    """The services and settings of a task board.
 
-    `workspace` is the project's own tree. `model` finds a model by the person's name for it ("" is the
-    default) and raises `ConfigError`; `redact` takes known secret shapes out of a message; `save_rules`
-    writes rules the person wants for good, `forget_rule` deletes one of them; `sandboxing` confines calls;
-    `attended`: somebody is there to be asked; `day`: None where no day is counted; `worktrees`: None where
-    tasks can't have their own.
+    `workspace` is the project's own tree. `model` looks up a model by the person's name for it ("": the
+    default) and raises `ConfigError`; `note_facts` receives the facts of each judged call; `redact` removes
+    secrets of known shapes from a message; `save_rules` and `forget_rule` change the person's saved rules;
+    `sandboxing` confines calls; `attended` is False when nobody can answer; `day` is None without a daily
+    budget; `worktrees` is None where worktrees are not available.
     """
 
     workspace: Workspace
     tools: ToolRegistry
     model: Callable[[str], ModelAccess]
     policy: Policy
-    judged: Callable[[str, Facts], None]
+    note_facts: Callable[[str, Facts], None]
     sandboxing: CallSandbox
-    memory: SessionWriter
+    journal: SessionWriter
     cache: ToolCache
     redact: Callable[[Message], Message]
     redact_text: Callable[[str], str]

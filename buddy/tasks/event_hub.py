@@ -1,7 +1,7 @@
-"""From tasks to front ends: one way in that never blocks, any number of readers.
+"""Events from tasks to front ends: writing never blocks, and there can be any number of readers.
 
-Neighbouring pieces of one block are merged while they wait, nothing is dropped; when too much waits, `ready`
-holds the provider streams back.
+Consecutive deltas of one block are merged while they wait; nothing is dropped. When too much waits, `ready`
+is cleared and the provider streams pause.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from buddy.agent.events import (
 Field = Literal["text", "arguments"]
 
 HIGH_WATER_CHARS = 512_000
-"""Text that may wait for the slowest reader before streams pause."""
+"""Waiting text of the slowest reader at which streams pause."""
 
 
 class _Entry:
-    """An event that waits; `more` is text for its `field` that came while it did."""
+    """A waiting event; `more` holds later text for its `field`."""
 
-    __slots__ = ("at", "event", "field", "key", "more", "task_id")
+    __slots__ = ("appended", "at", "event", "field", "key", "task_id")
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class _Entry:
         self.event = event
         self.field = field
         self.key = key
-        self.more: list[str] = []
+        self.appended: list[str] = []
 
-    def whole(self) -> AgentUiEvent:
-        if self.field is None or not self.more:
+    def merge(self) -> AgentUiEvent:
+        if self.field is None or not self.appended:
             return self.event
-        text = "".join((getattr(self.event, self.field), *self.more))
+        text = "".join((getattr(self.event, self.field), *self.appended))
         return msgspec.structs.replace(self.event, **{self.field: text})
 
 
 class EventReader:
-    """One front end's view on all events. Read it with `batch()`; close it when done."""
+    """One front end's queue of events. Read it with `batch()`; close it at the end."""
 
     def __init__(self, hub: EventHub) -> None:
         self._hub = hub
@@ -88,11 +88,11 @@ class EventReader:
         field: Field | None,
         key: tuple[object, ...] | None,
     ) -> None:
-        """Take an event in; called by the hub."""
+        """Add an event; called by the hub."""
         piece: str = getattr(event, field) if field is not None else ""
         last = self._last.get(task_id)
         if key is not None and last is not None and last.key == key:
-            last.more.append(piece)
+            last.appended.append(piece)
         else:
             entry = self._last[task_id] = _Entry(task_id, at, event, field, key)
             self._entries.append(entry)
@@ -100,35 +100,35 @@ class EventReader:
         self._wake.set()
 
     def drain(self) -> list[TaskEvent]:
-        """Everything that waits, at once; empty when nothing does."""
+        """Return all waiting events without waiting."""
         entries, self._entries = self._entries, []
         self._last.clear()
         self._wake.clear()
         self.waiting_chars = 0
-        self._hub.relieved()
-        return [self._numbered(entry) for entry in entries]
+        self._hub.resume_streams()
+        return [self._number(entry) for entry in entries]
 
-    def _numbered(self, entry: _Entry) -> TaskEvent:
+    def _number(self, entry: _Entry) -> TaskEvent:
         seq = self._seq.get(entry.task_id, 0) + 1
         self._seq[entry.task_id] = seq
-        return TaskEvent(entry.task_id, seq, entry.at, entry.whole())
+        return TaskEvent(entry.task_id, seq, entry.at, entry.merge())
 
     async def batch(self) -> list[TaskEvent]:
-        """Wait for something, then everything that waits. Empty only after `close()`."""
+        """Wait for events and return all of them; empty only after `close()`."""
         while not self._entries and not self._closed:
             await self._wake.wait()
             self._wake.clear()
         return self.drain()
 
     def close(self) -> None:
-        """No more events for this reader; a waiting `batch()` returns what is left."""
+        """Receive no more events; a waiting `batch()` returns the rest."""
         self._closed = True
-        self._hub.forget(self)
+        self._hub.remove(self)
         self._wake.set()
 
 
 class EventHub:
-    """Passes the events of all tasks on to every reader."""
+    """Distributes the events of all tasks to every reader."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -137,34 +137,36 @@ class EventHub:
         self.ready.set()
 
     def reader(self) -> EventReader:
-        """A new reader; it sees what happens from now on."""
+        """Add a reader for events from now on."""
         reader = EventReader(self)
         self._readers.append(reader)
         return reader
 
-    def forget(self, reader: EventReader) -> None:
-        """A reader closed."""
+    def remove(self, reader: EventReader) -> None:
+        """Remove a closed reader."""
         if reader in self._readers:
             self._readers.remove(reader)
-        self.relieved()
+        self.resume_streams()
 
     def emit(self, task_id: int, event: AgentUiEvent) -> None:
-        """Put an event; never blocks."""
-        field, key = _mergeable(event)
+        """Pass an event to every reader; never blocks."""
+        field, key = _merge_key(event)
         at = self._now()
         for reader in self._readers:
             reader.put(task_id, at, event, field, key)
             if reader.waiting_chars > HIGH_WATER_CHARS:
                 self.ready.clear()
 
-    def relieved(self) -> None:
-        """A reader caught up."""
-        if not self.ready.is_set() and all(one.waiting_chars <= HIGH_WATER_CHARS for one in self._readers):
+    def resume_streams(self) -> None:
+        """Let streams continue once no reader is too far behind."""
+        if not self.ready.is_set() and all(
+            reader.waiting_chars <= HIGH_WATER_CHARS for reader in self._readers
+        ):
             self.ready.set()
 
 
-def _mergeable(event: AgentUiEvent) -> tuple[Field | None, tuple[object, ...] | None]:
-    """The field whose text can grow while the event waits, and what a piece must have in common with it."""
+def _merge_key(event: AgentUiEvent) -> tuple[Field | None, tuple[object, ...] | None]:
+    """Return the field whose text can grow while the event waits, and the key of the block it belongs to."""
     match event:
         case TextDelta() | ThinkingDelta():
             return "text", (type(event), event.reply_id, event.block)

@@ -1,4 +1,4 @@
-"""The facts of a turn for its receipt: collected from its events, its undo entries, and its commands."""
+"""The facts of a turn for its receipt, collected from its events, its undo entries and its commands."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from buddy.workspace.undo.entries import NOTHING, UndoEntry
 from buddy.workspace.undo.log import UndoLog
 
 MAX_COMMAND_CHARS = 60
+# Counting changed lines of larger files takes seconds; their receipt has no counts.
 MAX_COUNTED_CHARS = 2_000_000
 
 _RUNNERS: tuple[tuple[CheckKind, str], ...] = (
@@ -69,8 +70,11 @@ _INTERPRETERS = pattern(r"python[\d.]*|node|deno|bun|ruby|perl|php|lua|julia|Rsc
 
 
 def check_of(command: str) -> tuple[CheckKind, bool] | None:
-    """The kind of check a command line runs, None where it runs none that is known; and whether its exit code
-    is the check's own: a pipe, or a command behind it, hides it, and behind `||` it may not have run."""
+    """Return the kind of check a command line runs, None when it runs no known one.
+
+    The second value tells whether the exit code is the check's own: a pipe or a later command hides it, and
+    after `||` the check may not have run.
+    """
     parts = _parts(command)
     for at, (words, operator) in enumerate(parts):
         text = " ".join(words)
@@ -85,8 +89,8 @@ def check_of(command: str) -> tuple[CheckKind, bool] | None:
 
 
 def script_of(command: str) -> tuple[str, bool] | None:
-    """The script or program file a command line runs, as it is written there; None where it runs none. The
-    second value is as in `check_of`."""
+    """Return the script a command line runs, as written there, None when it runs none. The second value is as
+    in `check_of`."""
     parts = _parts(command)
     for at, (words, operator) in enumerate(parts):
         script = words[0]
@@ -98,7 +102,7 @@ def script_of(command: str) -> tuple[str, bool] | None:
 
 
 def _kind_of_target(words: list[str]) -> CheckKind | None:
-    """The kind of check a make of these words is."""
+    """Return the kind of check that a `make` with these arguments runs."""
     targets = [
         word
         for before, word in itertools.pairwise(["", *words])
@@ -112,13 +116,15 @@ def _kind_of_target(words: list[str]) -> CheckKind | None:
 
 
 def _parts(command: str) -> list[tuple[list[str], str]]:
-    """The simple commands of a line, each with the operator before it; without assignments, the folders of
-    programs, and programs that only run another one."""
+    """Split a line into simple commands, each with the operator before it.
+
+    Assignments, the directories of programs, and wrappers such as `env` or `uv run` are removed.
+    """
     lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
         tokens = list(lexer)
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         return []
     parts: list[tuple[list[str], str]] = [([], "")]
     for token in tokens:
@@ -126,12 +132,12 @@ def _parts(command: str) -> list[tuple[list[str], str]]:
             parts.append(([], token))
         else:
             parts[-1][0].append(token)
-    return [(_bare(words), operator) for words, operator in parts if _bare(words)]
+    return [(_strip_wrappers(words), operator) for words, operator in parts if _strip_wrappers(words)]
 
 
-def _bare(words: list[str]) -> list[str]:
+def _strip_wrappers(words: list[str]) -> list[str]:
     while words:
-        prefix = next((one for one in _PREFIXES if tuple(words[: len(one)]) == one), ())
+        prefix = next((prefix for prefix in _PREFIXES if tuple(words[: len(prefix)]) == prefix), ())
         if prefix:
             words = words[len(prefix) :]
         elif _ASSIGNMENT().fullmatch(words[0]):
@@ -144,8 +150,8 @@ def _bare(words: list[str]) -> list[str]:
 
 
 class TurnFacts:
-    """The calls of one turn while it runs. `root`: the folder that paths are shown from; `tools`: where a
-    call's tool is looked up by its name."""
+    """The calls of one turn while it runs. `root` is the folder that displayed paths are relative to; `tools`
+    looks up a call's tool by its name."""
 
     def __init__(self, task_id: int, log: UndoLog | None, root: str, tools: ToolRegistry) -> None:
         self._task_id = task_id
@@ -156,10 +162,10 @@ class TurnFacts:
         self._commands = False
         self._calls: list[tuple[str, CallFacts]] = []
         self._scripts: dict[str, str] = {}
-        """The script that a call ran, by the call's id: a check where the turn has changed it."""
+        """The script each call ran, by call id; it counts as a check when the turn changed it."""
 
-    def see(self, event: AgentUiEvent) -> None:
-        """Take note of an event."""
+    def observe(self, event: AgentUiEvent) -> None:
+        """Collect the facts of an event."""
         if isinstance(event, ToolStarted):
             self._started[event.call.id] = event
         elif isinstance(event, ToolFinished) and event.call_id in self._started:
@@ -179,22 +185,29 @@ class TurnFacts:
         return self._commands
 
     def receipt(self, unseen: str) -> Receipt | None:
-        """The receipt, None where nothing was changed. Reads contents and compares them: run it in a
+        """Build the receipt, None when nothing was changed. Reads and compares contents: run it in a
         thread."""
         if self._log is None:
             return None
         ids = {call_id for call_id, _ in self._calls}
-        entries = [one for one in self._log.entries(self._task_id) if one.call_id in ids]
-        changing = {one.call_id for one in entries}
+        entries = [entry for entry in self._log.entries(self._task_id) if entry.call_id in ids]
+        changing = {entry.call_id for entry in entries}
         files = self._files(entries)
         calls = [
-            CallFacts(one.title, one.status, call_id in changing, self._counted(call_id, one.check, files))
-            for call_id, one in self._calls
+            CallFacts(
+                call.title,
+                call.status,
+                call_id in changing,
+                self._check_for_receipt(call_id, call.check, files),
+            )
+            for call_id, call in self._calls
         ]
         return receipt_of(calls, files, unseen)
 
-    def _counted(self, call_id: str, check: Check | None, files: Sequence[ChangedFile]) -> Check | None:
-        """The check of a call; the run of a script only where the turn has changed it."""
+    def _check_for_receipt(
+        self, call_id: str, check: Check | None, files: Sequence[ChangedFile]
+    ) -> Check | None:
+        """Return the check of a call; the run of a script counts only when the turn changed the script."""
         script = self._scripts.get(call_id)
         if script is None:
             return check
@@ -210,10 +223,10 @@ class TurnFacts:
             for file in entry.files:
                 first.setdefault(file.real, file.before)
                 last[file.real] = (file.after, means)
-            for one in entry.renames:
-                kind = "delete" if one.trashed else "move"
-                new = "" if one.trashed else self._shown(one.target)
-                moved.append(ChangedFile(self._shown(one.source), kind, None, None, means, new))
+            for rename in entry.renames:
+                kind = "delete" if rename.trashed else "move"
+                new = "" if rename.trashed else self._display_path(rename.target)
+                moved.append(ChangedFile(self._display_path(rename.source), kind, None, None, means, new))
         changed = (
             self._file(real, before, *last[real]) for real, before in first.items() if before != last[real][0]
         )
@@ -222,29 +235,29 @@ class TurnFacts:
     def _file(self, real: str, before: str, after: str, means: Means) -> ChangedFile:
         change = "add" if before == NOTHING else "delete" if after == NOTHING else "update"
         added, removed = self._counts(before, after)
-        return ChangedFile(self._shown(real), change, added, removed, means)
+        return ChangedFile(self._display_path(real), change, added, removed, means)
 
     def _counts(self, before: str, after: str) -> tuple[int | None, int | None]:
         from buddy.workspace.files.line_diff import (
-            line_changes,  # here: it loads difflib, which no start needs
+            line_changes,  # imported here: it loads difflib, which start-up does not need
         )
 
         assert self._log is not None
         with suppress(ToolError, UnicodeDecodeError, OSError):
-            old, new = ((self._log.content(one) or b"").decode() for one in (before, after))
+            old, new = ((self._log.content(digest) or b"").decode() for digest in (before, after))
             if "\0" not in old + new and len(old) + len(new) <= MAX_COUNTED_CHARS:
                 changes = line_changes(old, new)
-                return sum(len(one.new) for one in changes), sum(len(one.old) for one in changes)
+                return sum(len(change.new) for change in changes), sum(len(change.old) for change in changes)
         return None, None
 
-    def _shown(self, real: str) -> str:
+    def _display_path(self, real: str) -> str:
         below = os.path.relpath(real, self._root)
         return one_line(real if below.startswith("..") else below, 120)
 
 
-def _recognised(command: str) -> tuple[CheckKind, bool] | None:
-    if (found := check_of(command)) is not None:
-        return found
+def _classify_command(command: str) -> tuple[CheckKind, bool] | None:
+    if (check := check_of(command)) is not None:
+        return check
     run = script_of(command)
     return None if run is None else ("run", run[1])
 
@@ -253,7 +266,7 @@ def _check(event: ToolFinished, *, runs_tests: bool) -> Check | None:
     display = event.display
     if not isinstance(display, Command):
         return None
-    recognised = ("tests", True) if runs_tests else _recognised(display.command)
+    recognised = ("tests", True) if runs_tests else _classify_command(display.command)
     if recognised is None:
         return None
     kind, is_own = recognised

@@ -1,4 +1,4 @@
-"""Sandboxing of a task's calls, and the question to the person when it blocked one."""
+"""The confinement of a task's calls, and the question to the person when the sandbox blocked one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from buddy.workspace.sandbox.status import SandboxStatus
 def confinement_for(
     tool: Tool, facts: Facts, verdict: Verdict, mode: Mode, boundary: Boundary, status: SandboxStatus
 ) -> Confinement | None:
-    """Decide how an allowed call is confined; None: not at all. Mode yolo is a start without a sandbox."""
+    """Decide the confinement of an allowed call, None for none. Mode yolo starts without a sandbox."""
     if not tool.confined or not status.is_working or verdict.outside or mode == "yolo":
         return None
     if tool.category == "git" and (not facts.programs or any(path.protected for path in facts.writes)):
-        return None  # git alone does what the call says; what is protected was shown and allowed by name
+        return None  # the call runs git only; protected paths were named in the question and allowed
     reads = verdict.decision == "allow" and verdict.column == "shell_read_only"
     return Confinement("read-only" if reads else "workspace", boundary, ("*",) if verdict.network else ())
 
@@ -40,26 +40,27 @@ def confinement_for(
 def services_for(
     tool: Tool, services: Mapping[type, object], confinement: Confinement | None
 ) -> Mapping[type, object]:
-    """Return the services a call's tool gets. A plug-in starts only confined commands, and none that outlive
-    its call."""
+    """Return the services for a call's tool. A plug-in can start only confined commands, and none that
+    outlive its call."""
     children = services.get(ChildProcesses)
     if tool.source == "built-in" or confinement is None or not isinstance(children, ChildProcesses):
         return services
-    kept = {kind: service for kind, service in services.items() if kind is not Jobs}
-    return {**kept, ChildProcesses: ConfinedProcesses(children, confinement)}
+    allowed = {kind: service for kind, service in services.items() if kind is not Jobs}
+    return {**allowed, ChildProcesses: ConfinedProcesses(children, confinement)}
 
 
 def opening_verdict(request: OpeningRequest, facts: Facts) -> Verdict:
-    """The question about a blocked call: only the person answers it, and what was named can be remembered."""
-    how = (
-        "It works only outside of the sandbox, with all your rights. Run it there?"
+    """Return the question about a blocked call. Only the person may answer it; the named openings can be
+    remembered."""
+    question = (
+        "It only works outside the sandbox, with all your permissions. Run it there?"
         if request.outside
-        else "Open that and run the command again?"
+        else "Allow that and run the command again?"
     )
     rules = opening_rules(request.openings, facts.main or facts.root)
     return Verdict(
         decision="ask",
-        reason=f"the sandbox blocked {request.reason}. {how}",
+        reason=f"the sandbox blocked {request.reason}. {question}",
         decided_by="floor",
         column="shell_sandboxed",
         floor=True,
@@ -68,13 +69,13 @@ def opening_verdict(request: OpeningRequest, facts: Facts) -> Verdict:
     )
 
 
-async def opened(confinement: Confinement, request: OpeningRequest) -> Confinement | None:
-    """The confinement of the second run; None: outside of the sandbox. Makes folders that are missing."""
+async def open_request(confinement: Confinement, request: OpeningRequest) -> Confinement | None:
+    """Return the confinement of the second run, None for outside the sandbox. Creates missing folders."""
     if request.outside:
         return None
-    await asyncio.to_thread(_make, request.openings)
+    await asyncio.to_thread(_make_folders, request.openings)
     for place in request.openings.places:
-        confinement = _widened(confinement, await _opened_place(place, confinement))
+        confinement = _widen(confinement, await _open_place(place, confinement))
     return msgspec.structs.replace(
         confinement, kind="workspace", hosts=(*confinement.hosts, *request.openings.hosts)
     )
@@ -83,55 +84,60 @@ async def opened(confinement: Confinement, request: OpeningRequest) -> Confineme
 def writes_of(
     facts: Facts, confinement: Confinement | None, boundary: Boundary, status: SandboxStatus
 ) -> OutsideWrites:
-    """Return what a confined command says it writes outside of the workspace."""
+    """Return the writes outside the workspace that a confined command declares."""
     if confinement is None or confinement.kind != "workspace" or facts.shell is None:
         return NO_WRITES
     return outside_writes(facts.shell.writes, boundary, own_tmp=status.level == 3)
 
 
 def reason_with(writes: OutsideWrites, verdict: Verdict) -> str:
-    """The reason of a question, which first tells what a yes opens: a long one may be cut at its end."""
+    """Return the reason of a question, first what a yes opens: the end of a long reason may be cut off."""
     return "; ".join(filter(None, (writes.reason, verdict.reason)))
 
 
-async def opened_by_yes(
+async def open_allowed_places(
     confinement: Confinement, places: Sequence[str], status: SandboxStatus
 ) -> Confinement:
-    """The confinement of a call whose request named these places. What leads elsewhere by now, is too big to
-    be looked through, or holds what could not be kept closed, stays closed as a whole."""
+    """Return the confinement of a call after the person allowed the named places.
+
+    A place stays closed if its path now resolves elsewhere, it is too big to be searched, or it contains
+    something that can't be kept closed.
+    """
     for place in places:
         if await asyncio.to_thread(os.path.realpath, place) != place:
             continue
-        found = await _opened_place(place, confinement)
-        if found.complete and (not found.closed or status.level != 2):  # Landlock opens all of a folder
-            confinement = _widened(confinement, found)
+        opening = await _open_place(place, confinement)
+        if opening.complete and (
+            not opening.closed or status.level != 2
+        ):  # Landlock can't exclude parts of a folder
+            confinement = _widen(confinement, opening)
     return confinement
 
 
-def _widened(confinement: Confinement, found: Opened) -> Confinement:
+def _widen(confinement: Confinement, opening: Opened) -> Confinement:
     return msgspec.structs.replace(
         confinement,
-        writable=(*confinement.writable, *found.writable),
-        closed=(*confinement.closed, *found.closed),
+        writable=(*confinement.writable, *opening.writable),
+        closed=(*confinement.closed, *opening.closed),
     )
 
 
-async def _opened_place(place: str, confinement: Confinement) -> Opened:
-    from buddy.workspace.sandbox.places import opened_place  # git's data and the tables: when first needed
+async def _open_place(place: str, confinement: Confinement) -> Opened:
+    from buddy.workspace.sandbox.places import opened_place  # reads git's tables: only when needed
 
     return await asyncio.to_thread(opened_place, place, confinement.boundary.home)
 
 
-def _make(found: Openings) -> None:
-    for place in found.places:
+def _make_folders(openings: Openings) -> None:
+    for place in openings.places:
         os.makedirs(place, exist_ok=True)
 
 
-def put_back_note(sentence: str) -> str:
-    """Tell person and model about a protected name that a command changed or created."""
-    return f"a sandboxed command got at a protected name: {sentence}"
+def restore_note(sentence: str) -> str:
+    """Return the warning, for person and model, about a protected name that a command changed."""
+    return f"a sandboxed command changed a protected name: {sentence}"
 
 
-def blocked_note(request: OpeningRequest, answer: str) -> str:
-    """Return the text the model reads about a blocked call."""
+def note_of_block(request: OpeningRequest, answer: str) -> str:
+    """Return the note for the model about a blocked call."""
     return f"[the sandbox blocked {request.reason}; {answer}]"

@@ -1,5 +1,7 @@
-"""Subagents: tasks that work for another task. They are cancelled with it or alone, spend a share of its
-budget, and their reports go to it."""
+"""Subagents: tasks that work for another task.
+
+A subagent is cancelled with its parent or alone, spends a share of the parent's budget, and reports to it.
+"""
 
 from __future__ import annotations
 
@@ -24,50 +26,50 @@ from buddy.tools.delegate import MAX_REPORT_CHARS, Assignment, Delegation, Repor
 MAX_DEPTH = 2
 MAX_RUNNING = 8
 SHARE = 0.5
-"""Of what its parent may still spend; what is left of it goes back."""
+"""Share of the parent's remaining budget that a subagent gets; what it does not spend is returned."""
 
 _BRIEF = (
-    "[You are a subagent: task {number}, working for task {parent}. Nobody reads what you do but your last "
-    "message, which is handed to it. Do this, and answer with what it needs to know.]\n\n"
+    "[You are a subagent: task {task_id}, working for task {parent}. Only your last message is read: it "
+    "is handed to task {parent}. Do the following, and answer with what that task needs to know.]\n\n"
 )
 
 
 class Owner(Protocol):
-    """The part of the board that its subagents use."""
+    """The operations of the board that subagents use."""
 
     parts: BoardParts
-    places: TaskWorkspaces
+    workspaces: TaskWorkspaces
 
     def open(
         self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0, worktree: str = ""
     ) -> Task:
-        """A new task."""
+        """Open a task."""
         ...
 
-    def submit(self, number: int, content: str) -> asyncio.Task[None]:
-        """Start its turn."""
+    def submit(self, task_id: int, content: str) -> asyncio.Task[None]:
+        """Start a turn."""
         ...
 
-    def cancel(self, number: int, reason: str = "") -> tuple[UserMessage, ...]:
-        """Cancel its turn."""
+    def cancel(self, task_id: int, reason: str = "") -> tuple[UserMessage, ...]:
+        """Cancel the running turn."""
         ...
 
-    def task(self, number: int) -> Task:
-        """The task of a number."""
+    def task(self, task_id: int) -> Task:
+        """Return the task with this id."""
         ...
 
 
 class _Child(msgspec.Struct, frozen=True):
-    """A subagent at work, and what its parent lent it."""
+    """A running subagent, and the budget its parent lent it."""
 
-    number: int
+    task_id: int
     parent: int
     runner: asyncio.Task[None]
     lent: Budget
 
 
 class Delegations:
-    """All subagents of a board."""
+    """The subagents of a board."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -76,92 +78,94 @@ class Delegations:
         self._wake: dict[int, asyncio.Event] = {}
         self.service = Delegation(self._start, self._attend, self._report_later, self._isolate, self._release)
 
-    def given(self, services: Callable[[int], TaskServices]) -> Callable[[int], TaskServices]:
-        """The services of each task, and a way to start subagents."""
+    def add_service(self, services: Callable[[int], TaskServices]) -> Callable[[int], TaskServices]:
+        """Add the service that starts subagents to the services of each task."""
 
         def with_delegation(inner: TaskServices) -> TaskServices:
-            def copy(number: int) -> TaskServices:
-                return with_delegation(inner.copy(number))
+            def copy(task_id: int) -> TaskServices:
+                return with_delegation(inner.copy(task_id))
 
-            known = {**inner.services, Delegation: self.service}
-            return msgspec.structs.replace(inner, services=known, copy=copy)
+            extended = {**inner.services, Delegation: self.service}
+            return msgspec.structs.replace(inner, services=extended, copy=copy)
 
-        return lambda number: with_delegation(services(number))
+        return lambda task_id: with_delegation(services(task_id))
 
-    def depth(self, number: int) -> int:
-        """Return the number of tasks above a task."""
-        parent = self._owner.task(number).parent
+    def depth(self, task_id: int) -> int:
+        """Return the number of ancestors of a task."""
+        parent = self._owner.task(task_id).parent
         return 0 if not parent else 1 + self.depth(parent)
 
-    def hidden(self, task: Task) -> tuple[str, ...]:
-        """Tools a task does not get: a subagent of the last level can't have subagents, and nobody talks to a
-        subagent."""
+    def tools_to_hide(self, task: Task) -> tuple[str, ...]:
+        """Return the names of the tools a task does not get. Subagents can't ask the person; those of the
+        last level can't delegate."""
         if not task.parent:
             return ()
-        return ("ask_user", "delegate") if self.depth(task.number) >= MAX_DEPTH else ("ask_user",)
+        return ("ask_user", "delegate") if self.depth(task.task_id) >= MAX_DEPTH else ("ask_user",)
 
-    def wake(self, number: int) -> None:
-        """Text came for a task: it may be waiting for its subagents."""
-        if number in self._wake:
-            self._wake[number].set()
+    def wake(self, task_id: int) -> None:
+        """Wake a task that waits for its subagents: text arrived for it."""
+        if task_id in self._wake:
+            self._wake[task_id].set()
 
-    def instructed(self, task: Task) -> None:
-        """The person sent new instructions: questions of the task's model wait no longer."""
+    def withdraw_questions(self, task: Task) -> None:
+        """Withdraw the questions of the task's model: the person sent new instructions."""
         questions = task.services.services.get(Questions)
         if isinstance(questions, Questions):
-            questions.withdraw(task.number)
+            questions.withdraw(task.task_id)
 
-    def ended(self, task: Task) -> None:
-        """A task's turn is over: what still works for it ends as well."""
-        self._owed.pop(task.number, None)
+    def end_children(self, task: Task) -> None:
+        """End the subagents of a task whose turn is over."""
+        self._owed.pop(task.task_id, None)
         for child in list(self._children.values()):
-            if child.parent != task.number:
+            if child.parent != task.task_id:
                 continue
             if child.runner.done():
-                self._closed(child.number)
+                self._collect(child.task_id)
             else:
-                self._owner.cancel(child.number, f"task {task.number}, which it worked for, ended")
-                child.runner.add_done_callback(lambda _, number=child.number: self._abandoned(number))
+                self._owner.cancel(child.task_id, f"task {task.task_id}, which it worked for, ended")
+                child.runner.add_done_callback(lambda _, task_id=child.task_id: self._discard(task_id))
 
-    def _abandoned(self, number: int) -> None:
-        if number in self._children:
-            self._closed(number)
+    def _discard(self, task_id: int) -> None:
+        if task_id in self._children:
+            self._collect(task_id)
 
     async def reports(self, task: Task) -> tuple[UserMessage, ...]:
-        """Wait for the next subagents in the background to end; their reports. Nothing when there is none, or
-        when text for the task came first. Raises `TurnCancelled`."""
-        owed = self._owed.get(task.number)
+        """Wait for the next background subagents to end and return their reports. Returns () when there are
+        none, or when text for the task arrives first. Raises `TurnCancelled`."""
+        owed = self._owed.get(task.task_id)
         if not owed:
             return ()
-        wake = self._wake[task.number] = asyncio.Event()
+        wake = self._wake[task.task_id] = asyncio.Event()
         task.state = "waiting"
         try:
-            return await run_cancellable(self._next(owed, wake, task), task.cancelled)
+            return await run_cancellable(self._wait_for_reports(owed, wake, task), task.cancelled)
         finally:
             task.state = "running"
-            del self._wake[task.number]
+            del self._wake[task.task_id]
 
-    async def _next(self, owed: list[int], wake: asyncio.Event, task: Task) -> tuple[UserMessage, ...]:
-        woken = asyncio.ensure_future(wake.wait())
+    async def _wait_for_reports(
+        self, owed: list[int], wake: asyncio.Event, task: Task
+    ) -> tuple[UserMessage, ...]:
+        woken_by_text = asyncio.ensure_future(wake.wait())
         try:
-            runners = [self._children[number].runner for number in owed]
+            runners = [self._children[task_id].runner for task_id in owed]
             if not (task.steering or task.queued):
-                await asyncio.wait({*runners, woken}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({*runners, woken_by_text}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            woken.cancel()
-        done = [number for number in owed if self._children[number].runner.done()]
-        owed[:] = [number for number in owed if number not in done]
-        return tuple(self._message(self._closed(number)) for number in done)
+            woken_by_text.cancel()
+        done = [task_id for task_id in owed if self._children[task_id].runner.done()]
+        owed[:] = [task_id for task_id in owed if task_id not in done]
+        return tuple(self._message(self._collect(task_id)) for task_id in done)
 
     def _start(self, parent: int, assignment: Assignment) -> int:
         owner = self._owner
         above = owner.task(parent)
         if self.depth(parent) >= MAX_DEPTH:
-            raise ToolError(f"subagents can be nested {MAX_DEPTH} deep; do this part yourself")
+            raise ToolError(f"subagents can be nested {MAX_DEPTH} deep only; do this part yourself")
         running = [child for child in self._children.values() if child.parent == parent]
         if sum(not child.runner.done() for child in running) >= MAX_RUNNING:
-            raise ToolError(f"{MAX_RUNNING} subagents work for you already; wait for one to end")
-        only = self._known(assignment.tools)
+            raise ToolError(f"{MAX_RUNNING} subagents already work for you; wait for one to end")
+        only = self._check_tools(assignment.tools)
         lent = _share(above.meter)
         try:
             child = owner.open(
@@ -175,73 +179,77 @@ class Delegations:
         child.background = True
         child.tools = only
         if lent.max_cost_usd or lent.max_tokens:
-            child.meter.budget = _least(child.meter.budget, lent)
-            above.meter.budget = _changed(above.meter.budget, lent, -1)
-        brief = _BRIEF.format(number=child.number, parent=parent)
-        runner = owner.submit(child.number, brief + assignment.text)
-        self._children[child.number] = _Child(child.number, parent, runner, lent)
-        return child.number
+            child.meter.budget = _smaller_budget(child.meter.budget, lent)
+            above.meter.budget = _adjust_budget(above.meter.budget, lent, -1)
+        brief = _BRIEF.format(task_id=child.task_id, parent=parent)
+        runner = owner.submit(child.task_id, brief + assignment.text)
+        self._children[child.task_id] = _Child(child.task_id, parent, runner, lent)
+        return child.task_id
 
     async def _isolate(self, parent: int, text: str) -> str:
-        """A worktree for a subagent, from the commit its parent's workspace stands on."""
+        """Make a worktree for a subagent from the commit of its parent's workspace."""
         try:
-            tree, _said = await self._owner.places.make(text, start=self._owner.task(parent))
+            tree, _notice = await self._owner.workspaces.make(text, start=self._owner.task(parent))
         except TaskError as error:
             raise ToolError(str(error)) from error
         return tree.name
 
     async def _release(self, name: str) -> None:
         if name:
-            parts = self._owner.places.parts()
+            parts = self._owner.workspaces.parts()
             await parts.trees.remove(parts.trees.by_name(name))
 
-    def _known(self, names: tuple[str, ...] | None) -> frozenset[str] | None:
+    def _check_tools(self, names: tuple[str, ...] | None) -> frozenset[str] | None:
         if names is None:
             return None
         tools = self._owner.parts.tools
         for name in names:
             if tools.get(name) is None:
                 raise ToolError(tools.unknown(name))
-        found = [tools.get(name) for name in names]
-        return frozenset(tool.name for tool in found if tool is not None)
+        chosen = [tools.get(name) for name in names]
+        return frozenset(tool.name for tool in chosen if tool is not None)
 
-    async def _attend(self, number: int) -> Report:
-        child = self._children[number]
+    async def _attend(self, task_id: int) -> Report:
+        child = self._children[task_id]
         try:
             await asyncio.wait({child.runner})
         except asyncio.CancelledError:
-            self._owner.cancel(number, f"task {child.parent}, which it worked for, was cancelled")
+            self._owner.cancel(task_id, f"task {child.parent}, which it worked for, was cancelled")
             await asyncio.wait({child.runner})
-            self._closed(number)
+            self._collect(task_id)
             raise
-        return self._closed(number)
+        return self._collect(task_id)
 
-    def _report_later(self, number: int) -> None:
-        child = self._children[number]
-        self._owed.setdefault(child.parent, []).append(number)
+    def _report_later(self, task_id: int) -> None:
+        child = self._children[task_id]
+        self._owed.setdefault(child.parent, []).append(task_id)
 
-    def _closed(self, number: int) -> Report:
-        """A subagent has ended: what it did not spend goes back, what it said goes up."""
-        child = self._children.pop(number)
-        task, above = self._owner.task(number), self._owner.task(child.parent)
+    def _collect(self, task_id: int) -> Report:
+        """Remove a subagent that ended: return its unspent budget to the parent and build its report."""
+        child = self._children.pop(task_id)
+        task, above = self._owner.task(task_id), self._owner.task(child.parent)
         spent = Budget(task.meter.cost_usd, task.meter.total.input_tokens + task.meter.total.output_tokens)
-        back = Budget(
+        refund = Budget(
             max(0.0, child.lent.max_cost_usd - spent.max_cost_usd),
             max(0, child.lent.max_tokens - spent.max_tokens),
         )
-        above.meter.budget = _changed(above.meter.budget, back, 1)
-        left = f"\n[Its changes are not in your tree: {task.left}.]" if task.left else ""
-        answer = task.last_answer() + left
+        above.meter.budget = _adjust_budget(above.meter.budget, refund, 1)
+        changes = (
+            f"\n[Its changes are not in your tree: {task.worktree_state}.]" if task.worktree_state else ""
+        )
+        answer = task.last_answer() + changes
         outcome = task.outcome
         if outcome is not None and outcome.outcome == "completed":
-            return Report(number, ok=True, text=answer)
+            return Report(task_id, ok=True, text=answer)
         ending = outcome.outcome if outcome is not None else "cancelled"
         reason = f": {task.reason}" if task.reason and task.reason != ending else ""
-        said = f"\nIt had said:\n{answer}" if answer else ""
-        return Report(number, ok=False, text=f"task {number} did not finish ({ending}{reason}).{said}")
+        last_words = f"\nIt had said:\n{answer}" if answer else ""
+        return Report(
+            task_id, ok=False, text=f"task {task_id} did not finish ({ending}{reason}).{last_words}"
+        )
 
     def _message(self, report: Report) -> UserMessage:
-        heading = f"[Task {report.number}, which you delegated, has {'finished' if report.ok else 'ended'}."
+        heading = f"[Task {report.task_id}, which you delegated, has {'finished' if report.ok else 'ended'}."
         text = f"{heading} Its answer:]\n{keep_ends(report.text, MAX_REPORT_CHARS)}"
         return UserMessage(self._owner.parts.clock.new_id(), (Text(text),), "note")
 
@@ -252,27 +260,28 @@ def _title(text: str) -> str:
 
 
 def _share(meter: TokenMeter) -> Budget:
-    """Return a subagent's share of its parent's budget, 0 where that has no limit. Raises `ToolError`."""
+    """Return the budget of a subagent, 0 where the parent has no limit. Raises `ToolError` when nothing is
+    left."""
     budget = meter.budget
     tokens = meter.total.input_tokens + meter.total.output_tokens
     dollars_left, tokens_left = budget.max_cost_usd - meter.cost_usd, budget.max_tokens - tokens
     if (budget.max_cost_usd and dollars_left <= 0) or (budget.max_tokens and tokens_left <= 0):
-        raise ToolError("your budget is used up: there is nothing left for a subagent")
+        raise ToolError("your budget is used up: nothing is left for a subagent")
     return Budget(
         dollars_left * SHARE if budget.max_cost_usd else 0.0,
         int(tokens_left * SHARE) if budget.max_tokens else 0,
     )
 
 
-def _least(one: Budget, other: Budget) -> Budget:
+def _smaller_budget(first: Budget, second: Budget) -> Budget:
     def least(first: Any, second: Any) -> Any:
         return min(first, second) if first and second else first or second
 
-    return Budget(least(one.max_cost_usd, other.max_cost_usd), least(one.max_tokens, other.max_tokens))
+    return Budget(least(first.max_cost_usd, second.max_cost_usd), least(first.max_tokens, second.max_tokens))
 
 
-def _changed(budget: Budget, by: Budget, sign: int) -> Budget:
-    """A budget with some lent or given back; no limit stays no limit."""
+def _adjust_budget(budget: Budget, by: Budget, sign: int) -> Budget:
+    """Add to or subtract from a budget; no limit stays no limit."""
     return Budget(
         budget.max_cost_usd + sign * by.max_cost_usd if budget.max_cost_usd else 0.0,
         budget.max_tokens + sign * by.max_tokens if budget.max_tokens else 0,

@@ -1,4 +1,4 @@
-"""Compaction on request: the model summarises the older part of a conversation, and it can be taken back."""
+"""Compaction on request: the model summarises the older part of a conversation; it can be undone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ MAX_FAILURES = 2
 ADVICE = "Change the model (/model), rewind to before the long part (/rewind), or start over (/new)."
 
 
-async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
-    """Summarise everything but the last turn; the summary. Raises `TaskError`; the old view then stays. What
-    failed twice is not asked a third time of the same model."""
-    task = board.task(number)
+async def compact_task(board: TaskBoard, task_id: int, focus: str) -> str:
+    """Summarise everything before the last turn and return the summary.
+
+    Raises `TaskError` and changes nothing when that fails. After two failures for the same part and model no
+    third request is sent.
+    """
+    task = board.task(task_id)
     if task.running:
-        raise TaskError(f"task {number} is running; compact it when it is done, or cancel it first")
+        raise TaskError(f"task {task_id} is running; compact it when it is done, or cancel it first")
     through = _boundary(task)
     if through == 0:
-        raise TaskError("Nothing to compact yet: the conversation has only its last turn, which stays.")
+        raise TaskError("Nothing to compact yet: the last turn always stays, and there is no earlier one.")
     failures = _failures(task, through)
     if failures >= MAX_FAILURES:
         raise TaskError(f"The summary failed {failures} times and is not tried again. {ADVICE}")
@@ -41,20 +44,20 @@ async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
         task.failed_summaries = (through, task.model, failures + 1)
         if failures + 1 < MAX_FAILURES:
             raise
-        raise TaskError(f"{str(error).rstrip('.')}. That was the second time. {ADVICE}") from error
+        raise TaskError(f"{str(error).rstrip('.')}. That was the second attempt. {ADVICE}") from error
     task.failed_summaries = (0, "", 0)
     if [message.id for message in task.history[:through]] != ids or task.compaction is not view:
-        raise TaskError("Not compacted: the conversation changed meanwhile. /compact tries again.")
+        raise TaskError("Not compacted: the conversation changed meanwhile. Try /compact again.")
     compaction = Compaction(through, summary)
-    await board.parts.memory.record_compaction(number, compaction)
+    await board.parts.journal.record_compaction(task_id, compaction)
     task.compaction = compaction
     task.services.forget_shown()
     return summary
 
 
-class Shortened(msgspec.Struct, frozen=True):
-    """A compaction as the person is shown it: messages and tokens of the part that is shortened, before and
-    after, the messages that stay word for word, and the summary ("" where only old results were dropped)."""
+class CompactionFigures(msgspec.Struct, frozen=True):
+    """The figures of a compaction: messages and tokens of the shortened part before and after, the messages
+    kept word for word, and the summary ("" when only old results were dropped)."""
 
     messages: int
     tokens_before: int
@@ -63,34 +66,33 @@ class Shortened(msgspec.Struct, frozen=True):
     summary: str
 
 
-def shortened(task: Task) -> Shortened:
-    """Describe what the compaction of a task keeps and drops. Raises `TaskError` where nothing was
-    compacted."""
+def compaction_figures(task: Task) -> CompactionFigures:
+    """Return the figures of a task's compaction. Raises `TaskError` when nothing was compacted."""
     if task.compaction is None or task.compaction.through == 0:
-        raise TaskError("nothing is compacted: the model reads the whole conversation")
+        raise TaskError("nothing is compacted: the model gets the whole conversation")
     through = task.compaction.through
     old = task.history[:through]
     view = apply_compaction(task.compaction, old)
-    return Shortened(
+    return CompactionFigures(
         messages=through,
         tokens_before=round(sum(map(message_tokens, old))),
         tokens_after=round(sum(map(message_tokens, view))),
-        kept=sum(one in old for one in view) + len(task.history) - through,
+        kept=sum(message in old for message in view) + len(task.history) - through,
         summary=task.compaction.summary,
     )
 
 
-async def uncompact_task(board: TaskBoard, number: int) -> None:
+async def uncompact_task(board: TaskBoard, task_id: int) -> None:
     """Send the whole conversation again. Raises `TaskError` when nothing was compacted."""
-    task = board.task(number)
+    task = board.task(task_id)
     if task.compaction is None:
         raise TaskError("nothing was compacted")
-    await board.parts.memory.record_compaction(number, None)
+    await board.parts.journal.record_compaction(task_id, None)
     task.compaction = None
 
 
 def _failures(task: Task, through: int) -> int:
-    """Count how often a summary of the same part by the same model has failed."""
+    """Count the failed summaries of the same part by the same model."""
     part, model, count = task.failed_summaries
     return count if (part, model) == (through, task.model) else 0
 
@@ -105,7 +107,7 @@ def _boundary(task: Task) -> int:
 
 
 async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> str:
-    old_chars = sum(len(text_of(one)) for one in task.history[:through])
+    old_chars = sum(len(text_of(message)) for message in task.history[:through])
     message = await _reply(board, task, await _request(board, task, through, focus))
     summary = text_of(cast(AssistantMessage, board.parts.redact(message))).strip()
     if not summary:
@@ -119,20 +121,21 @@ async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> Mo
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
     ask = board.message(render_template(await read_template("compaction.md"), {"focus": wanted}), "prompt")
     old = apply_compaction(task.compaction, task.history[:through])
-    # The tools go along although none is to be called: some providers refuse a history with calls without
-    # them.
+    # Some providers refuse a history with calls unless the tools are declared.
+
     tools = board.parts.tools.list_definitions()
     return ModelRequest(board.parts.model(task.model).model, task.workspace.system, (*old, ask), tools)
 
 
 async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> AssistantMessage:
-    """Ask within the budgets, and count what arrived, whole or not. Raises `TaskError`."""
+    """Request the summary within the budgets and count its usage, also when it broke off. Raises
+    `TaskError`."""
     access = board.parts.model(task.model)
     tokens = task.meter.estimate(request)
     reached = task.meter.reserve(tokens, DEFAULT_MAX_OUTPUT)
     if reached is not None:
         raise TaskError(f"not compacted: {reached.reason}")
-    provider = GovernedProvider(access.provider, access.governor, lambda: board.focus == task.number)
+    provider = GovernedProvider(access.provider, access.governor, lambda: board.focus == task.task_id)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
     stream = provider.stream(request)
     has_begun = False
@@ -152,11 +155,11 @@ async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> Assista
 
 
 def count_aside(board: TaskBoard, task: Task, estimated: int, reply: AssistantMessage) -> None:
-    """Count a reply that is no part of the conversation: paid like any other, but the task's context is as
-    full as before."""
-    filled = task.meter.context_tokens
+    """Count the usage of a reply outside the conversation: it is paid for, but the task's context does not
+    grow."""
+    context_tokens = task.meter.context_tokens
     task.meter.settle(estimated, reply)
-    task.meter.context_tokens = filled
+    task.meter.context_tokens = context_tokens
     usage = task.meter.report()
-    board.parts.memory.record_usage(task.number, usage)
-    board.hub.emit(task.number, usage)
+    board.parts.journal.record_usage(task.task_id, usage)
+    board.hub.emit(task.task_id, usage)

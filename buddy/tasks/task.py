@@ -1,4 +1,4 @@
-"""One conversation of the session: its history, what waits for it, and how it stands. Owned by the board."""
+"""One conversation of a session: its history, queued prompts and state. The board owns it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ TITLE_CHARS = 60
 
 
 class TaskError(Exception):
-    """An operation that can't be done now; the message is for the person."""
+    """An operation that is not possible now; the message is for the person."""
 
 
 class Task:
-    """State and what changes it; only this room does, other rooms ask the board. `tools`: the names it may
-    use, None for all."""
+    """The mutable state of one conversation. Only this room changes it; other rooms ask the board. `tools`
+    holds the names of the tools it may use, None for all."""
 
     def __init__(
         self,
-        number: int,
+        task_id: int,
         *,
         title: str,
         model: str,
@@ -45,71 +45,71 @@ class Task:
         meter: TokenMeter,
         workspace: Workspace,
     ) -> None:
-        self.number = number
+        self.task_id = task_id
         self.title = title
         self.model = model
         self.parent = parent
         self.copy_of = self.copied = 0
-        """The task whose conversation this one began with, 0 for none, and how many messages that was."""
+        """The task this one was copied from (0: none), and the number of copied messages."""
         self.meter = meter
         self.workspace = workspace
-        self.services = workspace.services(number)
-        self.left = ""
-        """What its last turn left in a worktree of its own, for whoever reads its answer."""
+        self.services = workspace.services(task_id)
+        self.worktree_state = ""
+        """The changes its last turn left in a worktree of its own, as a sentence for the person or the
+        parent."""
         self.state: TaskState = "idle"
         self.reason = ""
         self.closed = False
         self.tools: frozenset[str] | None = None
         self.background = False
         self.receipt: Receipt | None = None
-        """That of the last turn, None where it has changed no file."""
+        """The receipt of the last turn, None when it changed no file."""
         self.history: list[Message] = []
         self.compaction: Compaction | None = None
         self.queued: list[UserMessage] = []
         self.steering: list[UserMessage] = []
-        self.taken: list[UserMessage] = []
-        """Text a turn took from the two lists and has not recorded yet."""
+        self.in_delivery: list[UserMessage] = []
+        """Prompts a turn has taken from the two lists and not recorded yet."""
         self.not_run: tuple[Call, ...] = ()
         self.cancelled = asyncio.Event()
-        self.hurry: asyncio.Event | None = None
-        """While its turn waits before a request is sent again: setting it ends the waiting."""
+        self.retry_now: asyncio.Event | None = None
+        """Set while the turn waits before it repeats a request; setting the event ends the wait."""
         self.runner: asyncio.Task[None] | None = None
         self.outcome: Outcome | None = None
         self.deadline: asyncio.TimerHandle | None = None
         self.started_at = 0.0
         self.seen_writes = 0
-        self.looked_at = 0.0
+        self.checked_at = 0.0
         self.failed_summaries: tuple[int, str, int] = (0, "", 0)
 
     @property
     def running(self) -> bool:
-        """Tell whether a turn is under way."""
+        """Tell whether a turn is running."""
         return self.runner is not None and not self.runner.done()
 
     def start_from(self, original: Task) -> None:
-        """Begin with a copy of another task's conversation, and in the same workspace with what its tools
-        know."""
+        """Copy another task's conversation and, in the same workspace, what its tools know about files."""
         if original.workspace is self.workspace:
-            self.services = original.services.copy(self.number)
-        self.copy_of, self.copied = original.number, legal_length(original.history)
+            self.services = original.services.copy(self.task_id)
+        self.copy_of, self.copied = original.task_id, copyable_length(original.history)
         self.history = original.history[: self.copied]
         self.compaction = original.compaction
 
     @property
     def has_only_a_copy(self) -> bool:
-        """Tell whether nothing was said in this task since it began with another's conversation."""
+        """Tell whether nothing was added since this task started as a copy."""
         return 0 < len(self.history) <= self.copied
 
-    def begin(self, now: float) -> None:
-        """Stand as a task whose turn starts."""
+    def begin_turn(self, now: float) -> None:
+        """Reset the state of the previous turn and mark the task as running."""
         self.cancelled = asyncio.Event()
         self.not_run = ()
         self.reason = ""
         self.state = "running"
         self.started_at = now
 
-    def forget(self) -> None:
-        """Empty the conversation, and what is only true of it."""
+    def clear(self) -> None:
+        """Clear the conversation and everything that is only true for it."""
         self.history.clear()
         self.compaction = self.receipt = None
         self.not_run = ()
@@ -117,18 +117,18 @@ class Task:
         self.meter.context_tokens = 0
         self.services.forget_shown()
 
-    def rewind(self, kept: int) -> None:
-        """Go back to the first `kept` messages, and stand as if nothing had come after them."""
-        del self.history[kept:]
-        self.copied = min(self.copied, kept)
-        if self.compaction is not None and self.compaction.through > kept:
+    def rewind(self, length: int) -> None:
+        """Keep the first `kept` messages and reset the state that depended on later ones."""
+        del self.history[length:]
+        self.copied = min(self.copied, length)
+        if self.compaction is not None and self.compaction.through > length:
             self.compaction = None
         self.not_run, self.receipt = (), None
         self.state, self.reason = "idle", ""
         self.services.forget_shown()
 
     def record(self) -> TaskChanged:
-        """The task as the journal keeps it."""
+        """Return the task's record for the journal."""
         state = "running" if self.running else self.state
         return TaskChanged(
             title=self.title,
@@ -144,46 +144,49 @@ class Task:
         )
 
     def last_answer(self) -> str:
-        """The last thing the model said to the end, "" when it never did."""
+        """Return the model's last text, "" when there is none."""
         for message in reversed(self.history):
             if isinstance(message, AssistantMessage) and text_of(message).strip():
                 return text_of(message).strip()
         return ""
 
 
-def restored(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> Task:
-    """A task of a resumed session, as it was."""
-    kept = resumed.record
+def restore_task(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> Task:
+    """Build the task that a resumed session had."""
+    record = resumed.record
     task = Task(
-        kept.number,
-        title=kept.task.title,
-        model=kept.task.model,
-        parent=kept.task.parent,
+        record.task_id,
+        title=record.task.title,
+        model=record.task.model,
+        parent=record.task.parent,
         meter=meter,
         workspace=workspace,
     )
-    task.state, task.reason = kept.task.state, kept.task.reason
-    task.closed = kept.task.closed
-    task.copy_of, task.copied = kept.task.copy_of, kept.task.copied
-    task.tools = None if kept.task.tools is None else frozenset(kept.task.tools)
-    task.history = list(kept.history)
+    task.state, task.reason = record.task.state, record.task.reason
+    task.closed = record.task.closed
+    task.copy_of, task.copied = record.task.copy_of, record.task.copied
+    task.tools = None if record.task.tools is None else frozenset(record.task.tools)
+    task.history = list(record.history)
     task.not_run = resumed.not_run_calls
-    task.compaction = kept.compaction
-    task.receipt = kept.receipt
-    task.queued, task.steering = list(kept.queued), list(kept.steering)
+    task.compaction = record.compaction
+    task.receipt = record.receipt
+    task.queued, task.steering = list(record.queued), list(record.steering)
     return task
 
 
 def title_of(message: UserMessage) -> str:
-    """A short title from what the person first said."""
+    """Return a short title made from the person's first prompt."""
     text = next((part.text for part in message.parts if isinstance(part, Text)), "")
     first = text.strip().split("\n", 1)[0]
     return first if len(first) <= TITLE_CHARS else first[: TITLE_CHARS - 1] + "…"
 
 
-def legal_length(history: list[Message]) -> int:
-    """Return how much of a history a copy can start with: up to the last exchange whose calls are answered,
-    without words nobody answered yet (the copy would take them up as well)."""
+def copyable_length(history: list[Message]) -> int:
+    """Return how many messages of a history a copy may start with.
+
+    The copy ends with the last exchange whose calls are all answered. Prompts without an answer stay out: the
+    copy would answer them too.
+    """
     open_calls: set[str] = set()
     length = 0
     for position, message in enumerate(history):

@@ -1,5 +1,5 @@
-"""A call's way through the board: other tasks' tests → begun → cache → checkpoint → the tool → checkpoint →
-what it changed → ended."""
+"""The execution of a call: wait for other tasks' tests → journal its start → cache → checkpoint → tool →
+checkpoint → changed files → journal its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from buddy.tasks.dependencies import BoardParts
 from buddy.tasks.sandboxing import services_for
 from buddy.tasks.task import Task
 from buddy.tasks.test_windows import TestWindows
-from buddy.tasks.workspaces import jobs_run
+from buddy.tasks.workspaces import has_running_jobs
 from buddy.workspace.checkpoints.checkpoints import Mark
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.store import Stamp, stamp_of
@@ -28,12 +28,12 @@ from buddy.workspace.undo.log import UndoLog
 LONG_CHARS = 8_000
 
 LOOK_EVERY_S = 1.0
-"""How old a look at the files a task has read may be; it takes some microseconds a file."""
+"""Maximum age of a look at the files a task has read; it takes some microseconds per file."""
 
 
 class Writes:
-    """Counts what changed files, so that tasks look for changes only when there were any; knows whose tests
-    run."""
+    """Counts the calls that changed files, so that tasks look for changes only after one; owns the test
+    windows."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,7 +41,7 @@ class Writes:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The surroundings in which the calls of a task run. `tell` says a sentence to the person."""
+    """The context of a task's calls. `tell` shows a sentence to the person."""
 
     parts: BoardParts
     task: Task
@@ -52,20 +52,21 @@ class Surroundings(msgspec.Struct, frozen=True):
 async def execute(
     around: Surroundings, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
 ) -> ToolResult:
-    """Run an allowed call. Raises what the tool raises; the journal knows before and after."""
+    """Run an allowed call and journal its start and end. Raises what the tool raises."""
     parts, task, writes = around.parts, around.task, around.writes
     access = tool.access(arguments)
     folders = task.services.services.get(FolderInstructions)
     if isinstance(folders, FolderInstructions):
         folders.note_paths((*access.reads, *access.writes))
     boundary = task.workspace.boundary
-    await writes.windows.clear(task.number, boundary.root, tool, access, progress)
-    await parts.memory.tool_begin(task.number, call.id, tool.name)
+    # Wait before the journal's record: a call that only waits has not started.
+    await writes.windows.wait_for_tests(task.task_id, boundary.root, tool, access, progress)
+    await parts.journal.tool_begin(task.task_id, call.id, tool.name)
     started = parts.clock.now()
     status: ResultStatus = "error"
     try:
-        with writes.windows.writing(task.number, boundary.root, tool, access):
-            result = await _answered(around, call, tool, arguments, progress, access)
+        with writes.windows.report_write(task.task_id, boundary.root, tool, access):
+            result = await _run_or_reuse(around, call, tool, arguments, progress, access)
         status = "ok" if result.ok else "error"
     except asyncio.CancelledError:
         status = "cancelled"
@@ -73,21 +74,22 @@ async def execute(
     finally:
         if not access.read_only:
             writes.count += 1
-            parts.cache.invalidate_writes(_resolved(access, boundary))
+            parts.cache.invalidate_writes(_resolve(access, boundary))
         seconds = parts.clock.now() - started
-        parts.memory.tool_end(task.number, call.id, status, seconds)
-    text = await _with_changes(task, writes, result.text, access, parts.clock.now())
-    return msgspec.structs.replace(result, text=await _without_secrets(parts, text))
+        parts.journal.tool_end(task.task_id, call.id, status, seconds)
+    text = await _append_changes(task, writes, result.text, access, parts.clock.now())
+    return msgspec.structs.replace(result, text=await _redact(parts, text))
 
 
-async def _without_secrets(parts: BoardParts, text: str) -> str:
-    """The text as everybody gets it. Looking through a long one takes longer than keys may wait."""
+async def _redact(parts: BoardParts, text: str) -> str:
+    """Return the text without secrets. A long one is searched in a thread: it takes longer than keys may
+    wait."""
     if len(text) <= LONG_CHARS:
         return parts.redact_text(text)
     return await asyncio.to_thread(parts.redact_text, text)
 
 
-async def _answered(
+async def _run_or_reuse(
     around: Surroundings,
     call: Call,
     tool: Tool,
@@ -97,22 +99,22 @@ async def _answered(
 ) -> ToolResult:
     parts, task = around.parts, around.task
     services = services_for(tool, task.services.services, parts.sandboxing.confinement(call.id))
-    context = ToolContext(task.number, call.id, progress, task.cancelled, services)
+    context = ToolContext(task.task_id, call.id, progress, task.cancelled, services)
     if not access.read_only:
-        return await _changing(around, call, tool, arguments, context)
+        return await _run_with_checkpoints(around, call, tool, arguments, context)
     if tool.cache_s <= 0:
         return await tool.run(context, arguments)
-    if jobs_run(task):  # they change files whenever they like
+    if has_running_jobs(task):  # running jobs may change files at any time
         return await tool.run(context, arguments)
     place = task.workspace.boundary
-    touched = _resolved(access, place)
-    validity = await asyncio.to_thread(_outside, task, touched)
-    found = parts.cache.get(tool.name, arguments, validity, place=place.cwd)
-    if found is not None:
-        return found
+    touched = _resolve(access, place)
+    validity = await asyncio.to_thread(_cache_validity, task, touched)
+    cached = parts.cache.get(tool.name, arguments, validity, place=place.cwd)
+    if cached is not None:
+        return cached
     writes = around.writes.count
     result = await tool.run(context, arguments)
-    if result.ok and writes == around.writes.count and not jobs_run(task):
+    if result.ok and writes == around.writes.count and not has_running_jobs(task):
         parts.cache.set(
             tool.name,
             arguments,
@@ -125,8 +127,8 @@ async def _answered(
     return result
 
 
-def _resolved(access: Access, boundary: Boundary) -> Access:
-    """The same with real paths: one place may have many names."""
+def _resolve(access: Access, boundary: Boundary) -> Access:
+    """Resolve the paths: different names may lead to the same file."""
     reads, writes = (
         tuple(_real(path, boundary) for path in paths) for paths in (access.reads, access.writes)
     )
@@ -138,13 +140,13 @@ def _real(path: str, boundary: Boundary) -> str:
         path = boundary.home + path[1:]
     try:
         return os.path.realpath(os.path.join(boundary.cwd, path))
-    except ValueError:  # a NUL: no such path is touched
+    except ValueError:  # a NUL: no such path exists
         return path
 
 
-def _outside(task: Task, access: Access) -> tuple[object, ...]:
-    """Return what must stay the same for a result to hold: the state of what it was read from, and the
-    number of undone changes. Blocks; call it in a thread."""
+def _cache_validity(task: Task, access: Access) -> tuple[object, ...]:
+    """Return the state a cached result depends on: the files it was read from, and the number of undone
+    changes. Blocks; call it in a thread."""
     log = task.services.services.get(UndoLog)
     return (log.switched if isinstance(log, UndoLog) else 0, *map(_stamp, access.reads))
 
@@ -156,11 +158,11 @@ def _stamp(path: str) -> Stamp | None:
         return None
 
 
-async def _changing(
+async def _run_with_checkpoints(
     around: Surroundings, call: Call, tool: Tool, arguments: msgspec.Struct, context: ToolContext
 ) -> ToolResult:
-    """Run a call that may change files, with the tree kept before and after. Whatever way it ends, what it
-    did by then is its own."""
+    """Run a call that may change files, with a checkpoint before and after. Changes count as the call's own
+    however it ends."""
     checkpoints = around.task.workspace.checkpoints
     if checkpoints is None or _only_reads(around.task, call):
         return await _in_window(around, tool, arguments, context)
@@ -168,7 +170,7 @@ async def _changing(
         result = await _in_window(around, tool, arguments, context)
         _record(around, call, {"entry": checkpoints.entry_of(call.id)})
         return result
-    mark = await checkpoints.begin(around.task.number, call.id, tool.name)
+    mark = await checkpoints.begin(around.task.task_id, call.id, tool.name)
     if isinstance(mark, str) and mark:
         around.tell(mark)
     try:
@@ -189,35 +191,34 @@ async def _changing(
 
 
 def _only_reads(task: Task, call: Call) -> bool:
-    """A command that was judged to change nothing, so that it ran without a question: two looks at the tree
-    would cost more than it does."""
+    """Tell whether a command was judged read-only: checkpoints would take longer than the command."""
     approved = task.services.services.get(Approved)
     return isinstance(approved, Approved) and approved.only_reads(call.id)
 
 
 def _record(around: Surroundings, call: Call, data: dict[str, str | int]) -> None:
     taken = CheckpointTaken(around.parts.clock.new_id(), call.id, data)
-    around.parts.memory.record_checkpoint(around.task.number, taken)
+    around.parts.journal.record_checkpoint(around.task.task_id, taken)
 
 
 async def _in_window(
     around: Surroundings, tool: Tool, arguments: msgspec.Struct, context: ToolContext
 ) -> ToolResult:
-    """Run the tool; tests are told what other tasks wrote meanwhile."""
+    """Run the tool; a test run reports what other tasks wrote meanwhile."""
     if not tool.runs_tests:
         return await tool.run(context, arguments)
     task = around.task
-    with around.writes.windows.open(task.number, task.workspace.boundary.root) as window:
+    with around.writes.windows.open(task.task_id, task.workspace.boundary.root) as window:
         result = await tool.run(context, arguments)
-    return msgspec.structs.replace(result, text=result.text + window.told())
+    return msgspec.structs.replace(result, text=result.text + window.report())
 
 
-async def _with_changes(task: Task, writes: Writes, text: str, access: Access, now: float) -> str:
-    """The result, and what became different in files the model has read: looked for after a shell command,
-    when anybody else of us wrote, and now and then, because the person writes too."""
-    if writes.count == task.seen_writes and not access.anything and now - task.looked_at < LOOK_EVERY_S:
+async def _append_changes(task: Task, writes: Writes, text: str, access: Access, now: float) -> str:
+    """Append the changes in files the model has read. Checked after a shell command, after a write by another
+    task, and at intervals, because the person edits too."""
+    if writes.count == task.seen_writes and not access.anything and now - task.checked_at < LOOK_EVERY_S:
         return text
-    task.seen_writes, task.looked_at = writes.count, now
+    task.seen_writes, task.checked_at = writes.count, now
     changes = await asyncio.to_thread(task.services.changes)
     if not changes:
         return text

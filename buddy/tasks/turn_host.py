@@ -1,4 +1,4 @@
-"""The host of one turn of one task: the loop's functions, bound to the board's parts."""
+"""The host of one turn: the functions of the loop, bound to the services of the board."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
 from buddy.tasks.event_hub import EventHub
 from buddy.tasks.receipts import TurnFacts
 from buddy.tasks.sandboxing import (
-    blocked_note,
     confinement_for,
-    opened,
-    opened_by_yes,
+    note_of_block,
+    open_allowed_places,
+    open_request,
     opening_verdict,
-    put_back_note,
     reason_with,
+    restore_note,
     writes_of,
 )
 from buddy.tasks.subagents import Delegations
@@ -65,17 +65,17 @@ from buddy.tools.builtin import offered
 from buddy.workspace.undo.log import UndoLog
 
 MOST_DELETIONS = 8
-"""Lines of an approval about what a command would delete."""
+"""Maximum lines of an approval about what a command would delete."""
 
 COMPACT_TO = 0.5
-"""Share of the window a compaction aims at: room for a good stretch of work before the next one."""
+"""Share of the window a compaction aims at: leaves room for much work before the next one."""
 
 
-HELD = "an earlier request was refused; this one waits its turn"
+WAITS_FOR_RETRY = "an earlier request was refused; this one waits until it was retried"
 
 
 class PausingProvider:
-    """A provider whose stream waits while front ends have too much to read."""
+    """A provider whose stream pauses while front ends are too far behind."""
 
     def __init__(self, inner: Provider, hub: EventHub) -> None:
         self._inner = inner
@@ -83,7 +83,7 @@ class PausingProvider:
         self.lane = inner.lane
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The inner stream, held back while `hub.ready` is not set."""
+        """Pass on the inner stream; pause while `hub.ready` is not set."""
         ready = self._ready
         stream = self._inner.stream(request)
         try:
@@ -96,7 +96,7 @@ class PausingProvider:
 
 
 class LoadingProvider:
-    """A provider whose request waits for a library, and says so."""
+    """A provider whose requests wait for a library, and report that they do."""
 
     def __init__(self, inner: Provider, library: Library, tell: Callable[[LibraryLoading], None]) -> None:
         self._inner = inner
@@ -105,7 +105,7 @@ class LoadingProvider:
         self.lane = inner.lane
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The inner stream, once the library is there."""
+        """Pass on the inner stream once the library is loaded."""
         library = self._library
         if not library.is_loaded:
             self._tell(LibraryLoading(library.name, loaded=False))
@@ -120,40 +120,45 @@ class LoadingProvider:
 
 
 MOST_OPENED_RUNS = 6
-"""How often one command is asked about and run again."""
+"""Maximum repetitions of one command after the person opened what the sandbox blocked."""
 
 
 class TurnParts(msgspec.Struct, frozen=True):
-    """The parts the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun
-    or changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
+    """The services that the turns of all tasks share.
+
+    `call_ids` are all ids calls have had: checkpoints, grants and journal records use them as keys.
+    `refused_openings` are the sandbox openings the person refused.
+    """
 
     board: BoardParts
     hub: EventHub
     inbox: Inbox
     writes: Writes
-    changed: Callable[[Task], None]
+    update_state: Callable[[Task], None]
     delegations: Delegations
-    places: TaskWorkspaces
+    workspaces: TaskWorkspaces
     call_ids: set[str] = msgspec.field(default_factory=set[str])
     refused_openings: list[OpeningRequest] = msgspec.field(default_factory=list[OpeningRequest])
 
 
-def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
-    """Return the agent of this turn."""
+def build_agent(
+    shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]
+) -> Agent:
+    """Build the agent of a turn."""
     limits = shared.board.limits
 
-    def held(wait_s: float, kind: ErrorKind) -> None:
-        shared.hub.emit(task.number, RetryScheduled(0, limits.tries, wait_s, kind, HELD))
+    def report_wait(wait_s: float, kind: ErrorKind) -> None:
+        shared.hub.emit(task.task_id, RetryScheduled(0, limits.tries, wait_s, kind, WAITS_FOR_RETRY))
 
     def tell(event: LibraryLoading) -> None:
-        shared.hub.emit(task.number, event)
+        shared.hub.emit(task.task_id, event)
 
-    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, held)
+    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, report_wait)
     if access.library is not None and not access.library.is_loaded:
         provider = LoadingProvider(provider, access.library, tell)
     return Agent(
         provider=PausingProvider(provider, shared.hub),
-        tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
+        tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.tools_to_hide(task)),
         model=access.model,
         system=task.workspace.system,
         limits=limits,
@@ -162,8 +167,8 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
     )
 
 
-def host_of(shared: TurnParts, task: Task) -> TurnHost:
-    """The functions of one turn."""
+def build_host(shared: TurnParts, task: Task) -> TurnHost:
+    """Build the host of a turn."""
     turn, clock = _TaskTurn(shared, task), shared.board.clock
     return TurnHost(
         emit=turn.emit,
@@ -188,7 +193,7 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
 
 
 class _TaskTurn:
-    """One turn of one task: what the loop asks for, done with the board's parts."""
+    """One turn of one task: implements the loop's host with the services of the board."""
 
     def __init__(self, shared: TurnParts, task: Task) -> None:
         self._shared = shared
@@ -200,24 +205,25 @@ class _TaskTurn:
         log = task.services.services.get(UndoLog)
         root = task.workspace.boundary.root
         undo = log if isinstance(log, UndoLog) else None
-        self._facts = TurnFacts(task.number, undo, root, shared.board.tools)
-        self._notes: dict[str, str] = {}  # by call: what its result says of the sandbox's own /tmp
-        self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
+        self._facts = TurnFacts(task.task_id, undo, root, shared.board.tools)
+        self._notes: dict[str, str] = {}  # by call id: a note about the sandbox's private /tmp for its result
+        self._redacted: dict[str, str] = {}  # by call id: results already without secrets
 
     def emit(self, event: AgentUiEvent) -> None:
-        if isinstance(event, ToolFinished) and self._clean.get(event.call_id) != event.text:
-            event = self._without_secrets(event)
+        if isinstance(event, ToolFinished) and self._redacted.get(event.call_id) != event.text:
+            event = self._redact_result(event)
         elif isinstance(event, Notice):
             event = msgspec.structs.replace(event, text=self._board.redact_text(event.text))
-        self._facts.see(event)
+        self._facts.observe(event)
         if isinstance(event, TokenUsage):
-            self._board.memory.record_usage(self._task.number, event)
+            self._board.journal.record_usage(self._task.task_id, event)
         elif isinstance(event, TurnFinished) and self._task.reason:
-            event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
-        self._shared.hub.emit(self._task.number, event)
+            event = msgspec.structs.replace(event, reason=self._task.reason)  # such as the time limit
+        self._shared.hub.emit(self._task.task_id, event)
 
-    def _without_secrets(self, event: ToolFinished) -> ToolFinished:
-        """The end of a call whose text `execute` did not give: an error, a denial, a crash."""
+    def _redact_result(self, event: ToolFinished) -> ToolFinished:
+        """Remove secrets from the end of a call that `execute` did not return: an error, a denial, a
+        crash."""
         clean = self._board.redact_text
         display = event.display
         if isinstance(display, Plain):
@@ -225,73 +231,74 @@ class _TaskTurn:
         return msgspec.structs.replace(event, text=clean(event.text), display=display)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, or until the person wants to try now."""
-        self._task.hurry = asyncio.Event()
+        """Sleep until the time is over or the person retries now."""
+        self._task.retry_now = asyncio.Event()
         try:
-            await run_cancellable(self._slept(seconds), self._task.hurry)
+            await run_cancellable(self._sleep_on_clock(seconds), self._task.retry_now)
         except TurnCancelled:
-            return  # only the sleep: the turn's own cancelling arrives as `CancelledError`
+            return  # only the sleep was cancelled: cancelling the turn raises `CancelledError`
         finally:
-            self._task.hurry = None
+            self._task.retry_now = None
 
-    async def _slept(self, seconds: float) -> None:
+    async def _sleep_on_clock(self, seconds: float) -> None:
         await self._board.clock.sleep(seconds)
 
-    def _cleaned(self, message: Message) -> Message:
-        """The message without secrets. A result that `execute` gave is not looked through a second time."""
-        if isinstance(message, ToolMessage) and self._clean.pop(message.call_id, None) == message.text:
+    def _redact_message(self, message: Message) -> Message:
+        """Remove secrets from a message; a result of `execute` has none."""
+        if isinstance(message, ToolMessage) and self._redacted.pop(message.call_id, None) == message.text:
             return message
         return self._board.redact(message)
 
     async def record(self, message: Message) -> None:
-        cleaned = self._cleaned(message)
-        saved = self._board.memory.record_message(self._task.number, cleaned)
-        self._task.taken = [text for text in self._task.taken if text.id != message.id]
+        cleaned = self._redact_message(message)
+        saved = self._board.journal.record_message(self._task.task_id, cleaned)
+        # Before the await: a turn cancelled while the record is saved must not deliver the text again.
+        self._task.in_delivery = [text for text in self._task.in_delivery if text.id != message.id]
         await saved
         self._task.history.append(cleaned)
 
     def record_soon(self, message: Message) -> asyncio.Future[int] | None:
-        if not self._board.memory.save_state.saved:
+        if not self._board.journal.save_state.saved:
             return None
-        cleaned = self._cleaned(message)
-        saved = self._board.memory.record_message(self._task.number, cleaned, urgent=False)
+        cleaned = self._redact_message(message)
+        saved = self._board.journal.record_message(self._task.task_id, cleaned, urgent=False)
         self._task.history.append(cleaned)
         return saved
 
     def partial(self, reply: AssistantMessage) -> None:
-        self._board.memory.record_partial(
-            self._task.number, reply, lambda message: cast(AssistantMessage, self._board.redact(message))
+        self._board.journal.record_partial(
+            self._task.task_id, reply, lambda message: cast(AssistantMessage, self._board.redact(message))
         )
 
     async def execute(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
     ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
-        for _ in range(MOST_OPENED_RUNS):  # what is opened lets a command come to the next thing it needs
+        for _ in range(MOST_OPENED_RUNS):  # a command that gets further may be blocked at the next step
             blocked = relevant_blocks(result.blocked, result.ok, result.text)
             if not blocked:
                 break
-            result, ran = await self._again(call, tool, arguments, progress, result, blocked)
+            result, ran = await self._ask_and_rerun(call, tool, arguments, progress, result, blocked)
             if not ran:
                 break
         notes = [visible(sentence) for sentence in result.blocked.failures]
-        own = self._notes.pop(call.id, "")
-        if own and self._board.sandboxing.confinement(call.id) is not None:
-            notes.append(own)
-        notes += self._tell_put_back()
+        tmp_note = self._notes.pop(call.id, "")
+        if tmp_note and self._board.sandboxing.confinement(call.id) is not None:
+            notes.append(tmp_note)
+        notes += self._warn_of_repairs()
         text = "\n".join((result.text, *(f"[{note}]" for note in notes)))
         result = msgspec.structs.replace(result, text=text)
-        self._clean[call.id] = result.text
+        self._redacted[call.id] = result.text
         return result
 
-    def _tell_put_back(self) -> tuple[str, ...]:
-        """Tell the person what sandboxed commands did to protected names."""
-        told = tuple(map(put_back_note, self._board.sandboxing.take_put_back()))
-        for note in told:
+    def _warn_of_repairs(self) -> tuple[str, ...]:
+        """Warn the person about protected names that sandboxed commands changed."""
+        warnings = tuple(map(restore_note, self._board.sandboxing.take_repairs()))
+        for note in warnings:
             self.emit(Notice("warning", note))
-        return told
+        return warnings
 
-    async def _again(
+    async def _ask_and_rerun(
         self,
         call: Call,
         tool: Tool,
@@ -300,26 +307,26 @@ class _TaskTurn:
         result: ToolResult,
         blocked: Blocked,
     ) -> tuple[ToolResult, bool]:
-        """Ask the person to open what the sandbox blocked, and run the call again; tell whether it ran."""
+        """Ask the person to open what the sandbox blocked, and run the call again; return whether it ran."""
         board, boundary = self._board, self._task.workspace.boundary
         request = opening_request(blocked, boundary)
         confinement = board.sandboxing.confinement(call.id)
         if request is None or confinement is None:
             return result, False
         if not board.attended:
-            return _with_note(result, request, "nobody is here to allow that"), False
+            return _with_note(result, request, "nobody is there to allow it"), False
         if request in self._shared.refused_openings:
-            return _with_note(result, request, "the person said no to that before"), False
+            return _with_note(result, request, "the person refused that before"), False
         facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
-        board.judged(call.id, facts)
+        board.note_facts(call.id, facts)
         answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
         if not isinstance(answer, Allowed):
             self._shared.refused_openings.append(request)
-            return _with_note(result, request, "the person said no to that"), False
-        board.sandboxing.confine(call.id, await opened(confinement, request))
+            return _with_note(result, request, "the person refused that"), False
+        board.sandboxing.confine(call.id, await open_request(confinement, request))
         board.sandboxing.note_allowed(call.id, facts)
         result = await execute(self._around, call, tool, arguments, progress)
-        return _with_note(result, request, "the person allowed it, and it ran again"), True
+        return _with_note(result, request, "the person allowed it, and the command ran again"), True
 
     async def steering(self) -> tuple[UserMessage, ...]:
         return self._take(self._task.steering, self._board.steering)
@@ -333,17 +340,17 @@ class _TaskTurn:
         return reports or await self.steering() or self._take(task.queued, board.follow_ups)
 
     def _take(self, waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
-        """Take the waiting words from the list; the journal drops them when the message itself is
+        """Move waiting text to `in_delivery`; the journal drops it from the queue when the message is
         recorded."""
         count = len(waiting) if delivery == "all" else min(1, len(waiting))
         texts = tuple(waiting[:count])
         del waiting[:count]
-        self._task.taken.extend(texts)
+        self._task.in_delivery.extend(texts)
         return texts
 
     async def instructions(self) -> tuple[UserMessage, ...]:
-        """Files of folders touched for the first time, unless this conversation has them already: it may be a
-        resumed one, or a copy."""
+        """Return the instruction files of folders touched for the first time. A resumed or copied
+        conversation may have them already."""
         folders = self._task.services.services.get(FolderInstructions)
         if not isinstance(folders, FolderInstructions) or not folders.waiting:
             return ()
@@ -356,20 +363,20 @@ class _TaskTurn:
         )
 
     async def receipt(self) -> Receipt | None:
-        """Journal and return what the turn changed and checked."""
-        self._tell_put_back()  # of jobs that ended meanwhile
+        """Journal and return the turn's receipt."""
+        self._warn_of_repairs()  # jobs may have ended meanwhile
         checkpoints = self._task.workspace.checkpoints
         unseen = ""
         if self._facts.ran_commands and (checkpoints is None or checkpoints.off):
             unseen = "changes made by commands: checkpoints are off"
-        found = await asyncio.to_thread(self._facts.receipt, unseen)
-        if found is not None:
-            with contextlib.suppress(NotSavedError):  # the turn ends anyway; its writer has said so
-                self._board.memory.record_receipt(self._task.number, found)
-        return found
+        receipt = await asyncio.to_thread(self._facts.receipt, unseen)
+        if receipt is not None:
+            with contextlib.suppress(NotSavedError):  # the turn ends anyway; the writer has reported it
+                self._board.journal.record_receipt(self._task.task_id, receipt)
+        return receipt
 
     async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
-        """Decide by the policy, and ask the person where it says so."""
+        """Decide a call by the policy, and ask the person where it requires that."""
         decision, facts = await self._decide(call, tool, arguments)
         if facts is not None and isinstance(decision, Allowed):
             self._board.sandboxing.note_allowed(call.id, facts)
@@ -380,11 +387,11 @@ class _TaskTurn:
     ) -> tuple[Decision, Facts | None]:
         board, task = self._board, self._task
         try:
-            status = await board.sandboxing.look(tool, task.workspace.boundary)
+            status = await board.sandboxing.prepare(tool, task.workspace.boundary)
             facts = await _facts(task, tool, arguments)
         except ToolError as error:
             return Denied(str(error)), None
-        board.judged(call.id, facts)
+        board.note_facts(call.id, facts)
         verdict = board.policy.decide(facts, board.clock.wall())
         boundary = task.workspace.boundary
         board.sandboxing.confine(
@@ -400,12 +407,12 @@ class _TaskTurn:
         if not board.attended:
             now = board.clock.wall()
             missing = missing_approval(facts, verdict, board.policy, now)
-            board.policy.log_answer(facts, verdict, "nobody was here to answer", now)
-            reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
+            board.policy.log_answer(facts, verdict, "nobody was there to answer", now)
+            reason = f"it needs an approval and nobody is there to give it ({verdict.reason})"
             return Denied(reason, missing), facts
         answer = await self._ask(call, tool, arguments, facts, verdict, reason_with(writes, verdict))
         if confinement is not None and isinstance(answer, Allowed) and answer.by_person:
-            opened_places = await opened_by_yes(confinement, writes.places, status)
+            opened_places = await open_allowed_places(confinement, writes.places, status)
             board.sandboxing.confine(call.id, opened_places)
         return answer, facts
 
@@ -418,49 +425,49 @@ class _TaskTurn:
         verdict: Verdict,
         reason: str = "",
     ) -> Decision:
-        """Put the call before the person. `reason`: what to say of it instead of the verdict's own."""
+        """Ask the person about a call. `reason` replaces the verdict's reason."""
         reason = reason or verdict.reason
         board, task = self._board, self._task
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
             if facts.shell is not None and isinstance(preview, Command):
                 place = task.workspace.boundary
-                preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, place)
+                preview = await asyncio.to_thread(_add_deletions, preview, facts.shell, place)
         except ToolError as error:
             return Unworkable(str(error))
         always = coverage(verdict.rules_to_save, facts)
         session = coverage(verdict.rules_for_session, facts)
-        shown = digest(call, preview, reason, always, session)
+        shown_digest = digest(call, preview, reason, always, session)
         request = ApprovalRequested(
-            board.clock.new_id(), call, facts.risk, reason, preview, always, shown, session
+            board.clock.new_id(), call, facts.risk, reason, preview, always, shown_digest, session
         )
-        self._shared.changed(task)
+        self._shared.update_state(task)
         try:
-            return await self._shared.inbox.ask(task.number, request, facts, verdict)
+            return await self._shared.inbox.ask(task.task_id, request, facts, verdict)
         finally:
-            self._shared.changed(task)
+            self._shared.update_state(task)
 
     async def compact(self, history: Sequence[Message]) -> Compaction | None:
         task = self._task
         target = task.meter.window.limit * COMPACT_TO
-        found = plan(history, int(target))
-        if found is None or found == task.compaction:
+        compaction = plan(history, int(target))
+        if compaction is None or compaction == task.compaction:
             return None
         from_tokens = round(sum(message_tokens(message) for message in history))
-        await self._board.memory.record_compaction(task.number, found)
-        task.compaction = found
+        await self._board.journal.record_compaction(task.task_id, compaction)
+        task.compaction = compaction
         task.services.forget_shown()
-        kept = len(history) - found.through
-        self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through))
-        return found
+        kept_messages = len(history) - compaction.through
+        self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept_messages, compaction.through))
+        return compaction
 
 
 def _with_note(result: ToolResult, request: OpeningRequest, answer: str) -> ToolResult:
-    return msgspec.structs.replace(result, text=f"{result.text}\n{blocked_note(request, answer)}")
+    return msgspec.structs.replace(result, text=f"{result.text}\n{note_of_block(request, answer)}")
 
 
 async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
-    """The facts of a call; in a thread where the disk has to be asked: the analysis of a command walks
+    """Return the facts of a call, in a thread when that reads the disk: the analysis of a command may walk
     through the workspace. Raises `ToolError`."""
     if tool.survey is None and not tool.confined:
         return task.workspace.facts(tool, arguments)
@@ -470,19 +477,19 @@ async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
 def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
     if tool.preview is None:
         return Plain("", call.arguments)
-    context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
+    context = ToolContext(task.task_id, call.id, lambda _text: None, task.cancelled, task.services.services)
     return tool.preview(context, arguments)
 
 
-def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) -> Command:
-    """The command with what it would delete as its output."""
+def _add_deletions(preview: Command, analysis: Analysis, boundary: Boundary) -> Command:
+    """Add the paths a command would delete to its preview."""
     lines = [f"deletes {deletion.shown}" for deletion in deletions(analysis, boundary)]
     if len(lines) > MOST_DELETIONS:
         lines[MOST_DELETIONS - 1 :] = [
             f"deletes {format_count(len(lines) - MOST_DELETIONS + 1, 'more path')}"
         ]
-    shown = [preview.output] if preview.output else []
-    return msgspec.structs.replace(preview, output="\n".join([*shown, *lines]))
+    output = [preview.output] if preview.output else []
+    return msgspec.structs.replace(preview, output="\n".join([*output, *lines]))
 
 
 def _instructs(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""The trees in which the tasks of a board work: in the project's own tree, or in worktrees of it."""
+"""The trees in which the tasks of a board work: the project's own tree and worktrees of it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from buddy.workspace.undo.log import UndoLog
 from buddy.workspace.worktrees.changes import WorktreeStates, carry
 from buddy.workspace.worktrees.worktrees import Worktree, WorktreeStanding, read_origin
 
-_TOLD = (
-    "[From here on this conversation works in a git worktree of its own: {path}, on the branch {branch}. "
-    "Relative paths start there; {main} lies outside of it. Files you have read before were those of {main}: "
-    "read them again before you change them. Your changes stay in the worktree until the person brings them "
-    "over.]"
+_INTRODUCTION = (
+    "[From now on this conversation works in its own git worktree: {path}, on the branch {branch}. "
+    "Relative paths start there; {main} is outside of it. The files you read before were those of {main}: "
+    "read them again before you change them. Your changes stay in the worktree until the person merges them "
+    "into {main}.]"
 )
 
 MAX_NAMED = 5
@@ -34,30 +34,30 @@ MAX_WRITTEN = 1000
 
 
 class TaskWorkspaces:
-    """The workspaces of a board. `given` adds what the board itself has for tasks to their services."""
+    """The workspaces of a board. `given` adds the board's own services to those of a task."""
 
     def __init__(
         self,
         parts: BoardParts,
         tasks: Mapping[int, Task],
-        given: Callable[[Callable[[int], TaskServices]], Callable[[int], TaskServices]],
+        add_services: Callable[[Callable[[int], TaskServices]], Callable[[int], TaskServices]],
     ) -> None:
         self._parts = parts
         self._tasks = tasks
-        self._given = given
+        self._add_services = add_services
         self.main = self._with_board(parts.workspace)
         self._worktrees: dict[str, Workspace] = {}
 
     def of(self, task: Task | None, worktree: str = "") -> Workspace:
-        """The workspace of a worktree where one is named, else where a task works, else the project's own
-        tree. Raises `TaskError`."""
+        """Return the workspace of the named worktree, else the task's, else the project's own tree. Raises
+        `TaskError`."""
         if worktree:
-            return self.named(worktree)
+            return self.by_name(worktree)
         return task.workspace if task is not None else self.main
 
-    def named(self, name: str) -> Workspace:
-        """The workspace of a worktree, by its name ("" is the project's own tree). It may be gone. Raises
-        `TaskError`."""
+    def by_name(self, name: str) -> Workspace:
+        """Return the workspace of a worktree by its name ("": the project's own tree). Its folder may be
+        missing. Raises `TaskError`."""
         if not name:
             return self.main
         if name not in self._worktrees:
@@ -70,7 +70,7 @@ class TaskWorkspaces:
         return self._worktrees[name]
 
     def parts(self) -> WorktreeParts:
-        """The parts worktrees are made with. Raises `TaskError` where there are none."""
+        """Return the services for worktrees. Raises `TaskError` when there are none."""
         if self._parts.worktrees is None:
             raise TaskError("worktrees are not available here")
         return self._parts.worktrees
@@ -78,33 +78,32 @@ class TaskWorkspaces:
     async def make(
         self, wanted: str, *, start: Task | None = None, exact: bool = False, carrying: bool = False
     ) -> tuple[Worktree, str]:
-        """A new worktree from the commit the workspace of `start` stands on, `carrying` with what is not
-        committed in the main tree; and what the person has to know of that. Raises `ToolError`,
-        `TaskError`."""
+        """Make a worktree from the commit of the workspace of `start`; `carrying` copies the uncommitted
+        changes of the main tree. Return it with a notice for the person. Raises `ToolError`, `TaskError`."""
         beginning = self.of(start).boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
         try:
             changed = await self.parts().trees.uncommitted_paths()
-            # To its end: what a cancelled call still writes would come back into a folder that was removed.
-            said = await run_to_end(asyncio.to_thread(self._filled, tree, changed, carrying=carrying))
+            # To its end: a cancelled thread would go on writing into the folder that is then removed.
+            notice = await run_to_end(asyncio.to_thread(self._fill, tree, changed, carrying=carrying))
         except asyncio.CancelledError:
             await run_to_end(self.parts().trees.remove(tree, discard=True))
             raise
         except (ToolError, OSError) as error:
             await self.parts().trees.remove(tree, discard=True)
             raise ToolError(f"the worktree could not be filled: {error}") from error
-        return tree, said
+        return tree, notice
 
-    def _filled(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
-        said = self._carried(tree, changed, carrying=carrying)
+    def _fill(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
+        notice = self._carry_changes(tree, changed, carrying=carrying)
         self.states().begin(tree)
-        return said
+        return notice
 
-    def _carried(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
+    def _carry_changes(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
         if not carrying:
             many = format_count(len(changed), "uncommitted change")
             return (
-                f"it starts from the last commit, without your {many} (--carry takes them along)"
+                f"it starts from the last commit, without your {many} (--carry copies them)"
                 if changed
                 else ""
             )
@@ -113,87 +112,89 @@ class TaskWorkspaces:
         return f"not carried over (secret by name, too large, or no file): {names}" if left_out else ""
 
     def states(self) -> WorktreeStates:
-        """The states of worktrees. Raises `TaskError`."""
+        """Return the store of worktree states. Raises `TaskError`."""
         return WorktreeStates(self.parts().variables, self.parts().seal)
 
-    def told(self, task: Task) -> tuple[UserMessage, ...]:
-        """Return what a conversation has to know of its workspace and has not been told. Raises `TaskError`
-        where its worktree is gone: before anything is sent there."""
+    def introduce(self, task: Task) -> tuple[UserMessage, ...]:
+        """Return the message that introduces the task's worktree, if its conversation does not have it yet.
+        Raises `TaskError` when the worktree is gone, before anything is sent."""
         tree = task.workspace.worktree
         if tree is None:
             return ()
-        self._gone(task, tree)
-        text = _TOLD.format(path=tree.path, branch=tree.branch, main=tree.main)
-        if any(isinstance(one, UserMessage) and text_of(one) == text for one in task.history):
+        self._was_removed(task, tree)
+        text = _INTRODUCTION.format(path=tree.path, branch=tree.branch, main=tree.main)
+        if any(isinstance(message, UserMessage) and text_of(message) == text for message in task.history):
             return ()
         return (UserMessage(self._parts.clock.new_id(), (Text(text),), "instructions"),)
 
-    async def ready(self, task: Task) -> str:
-        """Before a turn: its worktree is there. One that was removed because nothing had changed in it is
-        made again; the person is told what is answered. Raises `TaskError` where it is gone otherwise."""
+    async def prepare(self, task: Task) -> str:
+        """Before a turn, recreate the task's worktree if it was removed unchanged; return a notice for the
+        person. Raises `TaskError` when it is gone otherwise."""
         tree = task.workspace.worktree
-        if tree is None or not self._gone(task, tree):
+        if tree is None or not self._was_removed(task, tree):
             return ""
         try:
             await self.make(tree.name, exact=True)
         except ToolError as error:
-            raise TaskError(f"{tree.display_path} can't be made again: {error}") from error
-        return f"{tree.display_path} was made again, from the main tree's commit"
+            raise TaskError(f"{tree.display_path} can't be recreated: {error}") from error
+        return f"{tree.display_path} was recreated from the main tree's commit"
 
-    def _gone(self, task: Task, tree: Worktree) -> bool:
-        """Tell whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
+    def _was_removed(self, task: Task, tree: Worktree) -> bool:
+        """Tell whether the worktree was removed because nothing had changed in it. Raises `TaskError` when
         somebody else removed it."""
         missing = self.parts().trees.missing(tree)
         if missing and read_origin(tree) is not None:
             raise TaskError(
-                f"{missing}. What was committed in it is on that branch; "
-                f"/worktree drop {task.number} forgets the rest"
+                f"{missing}. Its commits are still on that branch; "
+                f"/worktree drop {task.task_id} forgets the rest"
             )
         return bool(missing)
 
-    async def settled(self, task: Task) -> str:
-        """After a turn: what it left in its worktree is noted; nothing but a task in front keeps one without
-        changes. What there is to say of one that went, "" where none did."""
-        task.left = ""
+    async def clean_up_after(self, task: Task) -> str:
+        """After a turn, note what it left in its worktree, and remove an unchanged worktree unless the task
+        is in the foreground. Return a notice about the removal, "" otherwise."""
+        task.worktree_state = ""
         tree = task.workspace.worktree
         if tree is None or self.parts().trees.missing(tree):
             return ""
         trees = self.parts().trees
         try:
-            standing, ignored = await trees.standing(tree), await self._ignored(tree)
+            standing, ignored = await trees.standing(tree), await self._find_ignored(tree)
             if ignored or not standing.is_untouched:
-                task.left = self._left_in(tree, standing, task.number, ignored)
+                task.worktree_state = self._describe(tree, standing, task.task_id, ignored)
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
                 await asyncio.to_thread(self.forget_changes, tree)
-                return f"task {task.number} changed nothing: its worktree {tree.display_path} is removed"
+                return f"task {task.task_id} changed nothing: its worktree {tree.display_path} is removed"
         except ToolError as error:
-            task.left = f"its worktree {tree.display_path} can't be read: {error}"
+            task.worktree_state = f"its worktree {tree.display_path} can't be read: {error}"
         return ""
 
-    async def tidied(self) -> None:
-        """When the board closes: worktrees nothing was changed in go, until the next turn makes them again;
-        what stands in the others is noted."""
+    async def clean_up(self) -> None:
+        """When the board closes, remove unchanged worktrees (the next turn recreates them) and note what is
+        in the others."""
         for task in self._tasks.values():
             tree = task.workspace.worktree
             if tree is None or self.parts().trees.missing(tree):
                 continue
             with suppress(ToolError):
-                standing, ignored = await self.parts().trees.standing(tree), await self._ignored(tree)
+                standing, ignored = await self.parts().trees.standing(tree), await self._find_ignored(tree)
                 untouched = standing.is_untouched and not ignored
-                task.left = "" if untouched else self._left_in(tree, standing, task.number, ignored)
-                if untouched and not jobs_run(task):
+                task.worktree_state = (
+                    "" if untouched else self._describe(tree, standing, task.task_id, ignored)
+                )
+                if untouched and not has_running_jobs(task):
                     await self.parts().trees.remove(tree, untouched=True)
                     await asyncio.to_thread(self.forget_changes, tree)
 
-    async def _ignored(self, tree: Worktree) -> tuple[str, ...]:
-        """Files that calls wrote in a worktree and git ignores: no commit and no merge has them."""
-        found = await asyncio.to_thread(self._written, tree)
-        return await self.parts().trees.ignored_of(tree, found[:MAX_WRITTEN]) if found else ()
+    async def _find_ignored(self, tree: Worktree) -> tuple[str, ...]:
+        """Return files that calls wrote in a worktree and git ignores: no commit or merge contains them."""
+        written = await asyncio.to_thread(self._find_written, tree)
+        return await self.parts().trees.ignored_of(tree, written[:MAX_WRITTEN]) if written else ()
 
     def forget_changes(self, tree: Worktree) -> int:
-        """Its worktree is gone: what calls changed there can't be taken back or applied again, and must not
-        stand in the way of what can. How many changes that were. Blocks."""
+        """Drop the undo entries of a removed worktree, so that they do not block others; return their number.
+        Blocks."""
         count = 0
         for log in self._logs():
             for entry in (*log.entries(), *log.entries(undone=True)):
@@ -202,14 +203,15 @@ class TaskWorkspaces:
                     count += 1
         return count
 
-    def forget_lost(self) -> tuple[str, ...]:
-        """The same for every worktree whose folder somebody removed; what the person has to know. Blocks."""
+    def forget_missing(self) -> tuple[str, ...]:
+        """Do the same for every worktree whose folder somebody removed; return notices for the person.
+        Blocks."""
         trees = {task.workspace.worktree for task in self._tasks.values()}
         lost = (tree for tree in trees if tree is not None and not os.path.lexists(tree.path))
-        found = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
+        dropped = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
         return tuple(
             f"{tree.display_path} is gone: {format_count(count, 'change')} made in it can no longer be undone"
-            for tree, count in found
+            for tree, count in dropped
             if count
         )
 
@@ -217,60 +219,63 @@ class TaskWorkspaces:
         logs = {task.services.services.get(UndoLog) for task in self._tasks.values()}
         return [log for log in logs if isinstance(log, UndoLog)]
 
-    def _written(self, tree: Worktree) -> list[str]:
+    def _find_written(self, tree: Worktree) -> list[str]:
         entries = [entry for log in self._logs() for entry in log.entries()]
         paths = {file.real for entry in entries for file in entry.files if is_beneath(file.real, tree.path)}
         return sorted(path for path in paths if os.path.lexists(path))
 
     def _is_used(self, task: Task, tree: Worktree) -> bool:
-        """Tell whether another task works in it, or a job still runs."""
-        others = (one for one in self._tasks.values() if one is not task and not one.closed)
-        return any(one.workspace.worktree == tree for one in others) or jobs_run(task)
+        """Tell whether another task works in the worktree, or a job still runs."""
+        others = (other for other in self._tasks.values() if other is not task and not other.closed)
+        return any(other.workspace.worktree == tree for other in others) or has_running_jobs(task)
 
-    def _left_in(
-        self, tree: Worktree, standing: WorktreeStanding, number: int, ignored: tuple[str, ...]
+    def _describe(
+        self, tree: Worktree, standing: WorktreeStanding, task_id: int, ignored: tuple[str, ...]
     ) -> str:
-        return left_in(tree, standing, number, ignored, attended=self._parts.attended)
+        return describe_worktree(tree, standing, task_id, ignored, attended=self._parts.attended)
 
     def _with_board(self, workspace: Workspace) -> Workspace:
-        return replace(workspace, services=self._given(workspace.services))
+        return replace(workspace, services=self._add_services(workspace.services))
 
 
-def jobs_run(task: Task) -> bool:
-    """Tell whether a job of any task still runs."""
+def has_running_jobs(task: Task) -> bool:
+    """Tell whether any job still runs."""
     jobs = task.services.services.get(Jobs)
     return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
 
 
 def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
-    """The numbers of the jobs that tasks of a worktree left running."""
-    found: set[int] = set()
+    """Return the ids of the running jobs that tasks of a worktree started."""
+    ids: set[int] = set()
     for task in tasks:
         jobs = task.services.services.get(Jobs)
         if task.workspace.worktree == tree and isinstance(jobs, Jobs):
-            found |= {job.id for job in jobs.all() if job.task_id == task.number and job.state != "ended"}
-    return tuple(sorted(found))
+            ids |= {job.id for job in jobs.all() if job.task_id == task.task_id and job.state != "ended"}
+    return tuple(sorted(ids))
 
 
-def left_in(
+def describe_worktree(
     tree: Worktree,
     standing: WorktreeStanding,
-    number: int,
+    task_id: int,
     ignored: tuple[str, ...] = (),
     *,
     attended: bool = True,
 ) -> str:
-    """Say what a worktree holds, and what can be done with it. Commands are typed in the session: where it is
-    not `attended` it has to be opened first."""
-    what = [format_count(len(standing.changed), "changed file")] if standing.changed else []
-    what += [format_count(standing.own, "commit")] if standing.own else []
-    can = f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
+    """Describe what a worktree holds and what can be done with it. Commands need a session: unless
+    `attended`, it has to be opened first."""
+    contents = [format_count(len(standing.changed), "changed file")] if standing.changed else []
+    contents += [format_count(standing.own, "commit")] if standing.own else []
+    advice = (
+        f"/worktree diff {task_id} shows them, merge {task_id} applies them here, drop {task_id} removes it"
+    )
     if ignored:
         names = ", ".join(map(visible, ignored[:MAX_NAMED])) + (" …" if len(ignored) > MAX_NAMED else "")
-        alone = f"copy what you need, /worktree drop {number} removes it"
-        can = f"copy what you need of what git ignores; {can}" if what else alone
-        what.append(f"{format_count(len(ignored), 'file')} that git ignores ({names})")
-    where = "" if attended else "after `buddy resume --last`, "
+        copy_only = f"copy what you need, /worktree drop {task_id} removes it"
+        advice = f"copy what you need of what git ignores; {advice}" if contents else copy_only
+        contents.append(f"{format_count(len(ignored), 'file')} that git ignores ({names})")
+    prefix = "" if attended else "after `buddy resume --last`, "
     return (
-        f"{' and '.join(what)} of task {number} in {tree.display_path} (branch {tree.branch}): {where}{can}"
+        f"{' and '.join(contents)} of task {task_id} in {tree.display_path} (branch {tree.branch}): "
+        f"{prefix}{advice}"
     )

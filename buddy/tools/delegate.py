@@ -28,7 +28,7 @@ class Assignment(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """Outcome and last text of a subagent."""
 
-    number: int
+    task_id: int
     ok: bool
     text: str
 

@@ -27,7 +27,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def kinds(desk: BoardDesk) -> list[str]:
     """The kinds of lines in the journal, of one turn."""
-    lines = scan(Path(desk.parts.memory.journal.path).read_bytes()).lines
+    lines = scan(Path(desk.parts.journal.journal.path).read_bytes()).lines
     wanted = ("message", "tool_begin", "tool_end")
     return [one.line.kind for one in lines if one.line.kind in wanted]
 
@@ -37,7 +37,7 @@ def roles(history: list[Message]) -> list[type[Message]]:
 
 
 def is_saved(desk: BoardDesk) -> bool:
-    return desk.parts.memory.save_state.saved
+    return desk.parts.journal.save_state.saved
 
 
 def requests(desk: BoardDesk) -> int:
@@ -98,13 +98,13 @@ async def test_a_disk_that_refuses_the_result_holds_the_next_reply_and_its_calls
         disk.on = False
         await asyncio.wait_for(runner, PATIENCE_S)
         assert (len(ran), len(history)) == (2, 6)
-        await desk.parts.memory.journal.flush()
+        await desk.parts.journal.journal.flush()
         assert kinds(desk) == A_TURN
 
 
 async def test_a_disk_that_already_refuses_holds_the_next_request(tmp_path: Path) -> None:
     async def noticed() -> None:
-        desks[0].parts.memory.rename(name="other", title="")
+        desks[0].parts.journal.rename(name="other", title="")
         await until(lambda: not is_saved(desks[0]))
 
     disk, ran, desks = Failing("write"), list[str](), list[BoardDesk]()
@@ -112,10 +112,10 @@ async def test_a_disk_that_already_refuses_holds_the_next_request(tmp_path: Path
     async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
         desks.append(desk)
         runner = desk.board.submit(1, "go")
-        await until(lambda: not is_saved(desk) and desk.parts.memory.save_state.waiting >= 3)
+        await until(lambda: not is_saved(desk) and desk.parts.journal.save_state.waiting >= 3)
         assert requests(desk) == 1, "the name, the end of the call and its result wait"
         assert roles(desk.board.task(1).history) == [UserMessage, AssistantMessage]
         disk.on = False
         await asyncio.wait_for(runner, PATIENCE_S)
-        await desk.parts.memory.journal.flush()
+        await desk.parts.journal.journal.flush()
         assert kinds(desk) == A_TURN

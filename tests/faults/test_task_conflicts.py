@@ -153,7 +153,7 @@ async def test_a_write_of_another_task_waits_for_the_end_of_the_tests(tmp_path: 
         assert (desk.root / "b").read_text() == "b\n"
         assert result.text == (
             "1 passed\n\n[other tasks changed files while the tests ran]\n"
-            "run_shell of task 2: a command, which may have changed anything"
+            "run_shell of task 2: a command that may have changed anything"
         )
 
 

@@ -230,7 +230,7 @@ async def test_SEC_066_to_078_no_address_inside_or_with_a_secret_is_fetched_even
     assert ran.code == 3, ran.err
     assert [text[:8] for text in told] == ["denied: "] * (len(urls) + 1)
     assert "only public addresses are fetched" in told[0]
-    assert "nobody is here to give it (https://docs.python.org/?q=" in told[8]
+    assert "nobody is there to give it (https://docs.python.org/?q=" in told[8]
 
 
 async def test_SEC_086_088_secrets_in_output_reach_neither_the_disk_nor_the_next_request(

@@ -24,9 +24,9 @@ async def test_WALK_S3_a_refused_host_behind_a_pipe_is_told(folder: Path) -> Non
         "touch ~/outside 2>/dev/null; echo fine",
     )
     assert "[exit code 0" in piped
-    assert "[the sandbox blocked the host registry.example; nobody is here to allow that]" in piped
+    assert "[the sandbox blocked the host registry.example; nobody is there to allow it]" in piped
     assert "[exit code 0" in plain
-    assert "[the sandbox blocked the host registry.example:80; nobody is here to allow that]" in plain
+    assert "[the sandbox blocked the host registry.example:80; nobody is there to allow it]" in plain
     assert "[exit code 0" in probed
     assert "the sandbox blocked" not in probed
 

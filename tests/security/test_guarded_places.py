@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from buddy.safety.paths import Boundary
-from buddy.tasks.sandboxing import opened_by_yes
+from buddy.tasks.sandboxing import open_allowed_places
 from buddy.workspace.sandbox.places import with_places
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from tests.capabilities import requires
@@ -35,7 +35,7 @@ PLANTS: Mapping[str, tuple[str, str]] = {
 async def opened(desk: SandboxDesk, way: str, place: Path) -> Confinement:
     """The confinement of a command for which a place is open."""
     if way == "a yes":
-        return await opened_by_yes(desk.confinement(), (str(place),), desk.sandbox.status)
+        return await open_allowed_places(desk.confinement(), (str(place),), desk.sandbox.status)
     if way == "--add-dir":
         boundary = msgspec.structs.replace(desk.boundary, extra=(str(place),))
         return Confinement("workspace", boundary)

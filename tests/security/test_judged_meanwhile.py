@@ -223,6 +223,6 @@ async def test_the_next_start_tells_what_a_killed_one_left(folder: Path) -> None
 
     (told,) = [one for one in ran.told() if "killed" in one]
     assert (
-        "in a session that was killed, a sandboxed command got at a protected name: sub/.git/config" in told
+        "in a session that was killed, a sandboxed command changed a protected name: sub/.git/config" in told
     )
     assert not (desk.repo / "sub/.git/config").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buddy.tasks.sandboxing import opened_by_yes
+from buddy.tasks.sandboxing import open_allowed_places
 from buddy.workspace.sandbox.places import opened_place
 from buddy.workspace.sandbox.profile import Opened, SandboxProfile, is_reserved
 from buddy.workspace.sandbox.status import SandboxStatus
@@ -28,7 +28,7 @@ async def test_WALK_S4_protected_names_and_secrets_in_an_opened_folder_stay_clos
     async with sandbox_desk() as desk:
         place = filled(desk.home / "other")
         before = {name: (place / name).read_text() for name in CLOSED}
-        confinement = await opened_by_yes(desk.confinement(), (str(place),), SandboxStatus(3))
+        confinement = await open_allowed_places(desk.confinement(), (str(place),), SandboxStatus(3))
         names = " ".join(str(place / name) for name in (*CLOSED, "sub/file", "new"))
         ran = await desk.run(f"for one in {names}; do echo changed >> $one; done; true", confinement)
         assert {name: (place / name).read_text() for name in CLOSED} == before
@@ -49,7 +49,7 @@ async def test_WALK_S4_a_single_file_is_opened_without_its_folder() -> None:
     async with sandbox_desk() as desk:
         notes = desk.home / "notes.txt"
         notes.write_text("one\n")
-        confinement = await opened_by_yes(desk.confinement(), (str(notes),), SandboxStatus(3))
+        confinement = await open_allowed_places(desk.confinement(), (str(notes),), SandboxStatus(3))
         ran = await desk.run(f"echo two >> {notes} && touch {desk.home}/beside", confinement)
         assert notes.read_text() == "one\ntwo\n"
         assert (ran.code, ran.blocked.paths) == (1, (f"{desk.home}/beside",))
@@ -58,7 +58,9 @@ async def test_WALK_S4_a_single_file_is_opened_without_its_folder() -> None:
 async def test_WALK_S4_neighbour_a_place_that_became_a_link_stays_closed() -> None:
     async with sandbox_desk() as desk:
         (desk.home / "swapped").symlink_to(desk.home / ".ssh")
-        confinement = await opened_by_yes(desk.confinement(), (str(desk.home / "swapped"),), SandboxStatus(3))
+        confinement = await open_allowed_places(
+            desk.confinement(), (str(desk.home / "swapped"),), SandboxStatus(3)
+        )
         assert confinement == desk.confinement()
 
 
@@ -66,7 +68,9 @@ async def test_WALK_S4_neighbour_landlock_opens_no_folder_with_something_protect
     async with sandbox_desk() as desk:
         place, plain = filled(desk.home / "other"), desk.home / "plain"
         plain.mkdir()
-        confinement = await opened_by_yes(desk.confinement(), (str(place), str(plain)), SandboxStatus(2))
+        confinement = await open_allowed_places(
+            desk.confinement(), (str(place), str(plain)), SandboxStatus(2)
+        )
         assert confinement.writable == (str(plain),)
 
 

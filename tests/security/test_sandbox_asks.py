@@ -45,7 +45,7 @@ async def test_a_blocked_folder_is_opened_by_one_answer(folder: Path) -> None:
             await terminal.has_shown("All done.")
         assert (desk.home / ".tool" / "file").read_text() == "kept\n"
         (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
-    assert "[the sandbox blocked writing to ~/.tool; the person allowed it, and it ran again]" in answer
+    assert "[the sandbox blocked writing to ~/.tool; the person allowed it, and the command ran again]" in answer
 
 
 def requests(terminal: Terminal) -> list[str]:
@@ -93,7 +93,7 @@ async def test_a_blocked_host_is_opened_once_for_the_session_or_by_a_rule(
             assert (f'host = "{far}"' in saved.read_text() if saved.exists() else False) is bool(is_saved)
     assert "answer of the far server" in first
     assert ("answer of the far server" in second) is not bool(asks_again)
-    assert ("the person said no to that]" in second) is bool(asks_again)
+    assert ("the person refused that]" in second) is bool(asks_again)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ async def test_WALK_S4_a_yes_to_a_request_that_names_a_folder_opens_it(folder: P
 async def test_WALK_S4_mode_auto_asks_for_the_blocked_folder(folder: Path) -> None:
     async with asked(folder, "touch ~/other/x", "auto") as (desk, terminal):
         await terminal.has_shown(
-            "the sandbox blocked writing to ~/other. Open that and run the command again?"
+            "the sandbox blocked writing to ~/other. Allow that and run the command again?"
         )
         await answered(terminal, "y")
         await terminal.has_shown("All done.")

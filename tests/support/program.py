@@ -178,7 +178,7 @@ class Desk:
         """The conversation of a session as it would be continued; checked to be legal."""
         session = await self.store().open(reference)
         try:
-            found = next(one for one in session.loaded.tasks if one.record.number == task)
+            found = next(one for one in session.loaded.tasks if one.record.task_id == task)
             assert is_legal(found.record.history) == []
             return tuple(found.record.history)
         finally:

@@ -68,9 +68,9 @@ class BoardDesk:
             tools=ToolRegistry(tools),
             model=self._access,
             policy=self.policy,
-            judged=lambda _call, _facts: None,
+            note_facts=lambda _call, _facts: None,
             sandboxing=Unconfined(),
-            memory=self.session.writer,
+            journal=self.session.writer,
             cache=ToolCache(time.monotonic),
             redact=lambda message: redact_message(message, ["sekrit-key-0123456789"]),
             redact_text=lambda text: redact(text, ["sekrit-key-0123456789"]),
@@ -115,7 +115,7 @@ class BoardDesk:
         await self.board.close()
         await self.session.close()
         again = await self.store.open("last")
-        found = {one.record.number: tuple(one.record.history) for one in again.loaded.tasks}
+        found = {one.record.task_id: tuple(one.record.history) for one in again.loaded.tasks}
         await again.close()
         return found
 

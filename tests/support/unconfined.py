@@ -12,7 +12,7 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 class Unconfined:
     """A run without a sandbox: nothing is looked for, and no call is confined."""
 
-    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+    async def prepare(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
         """Say that there is none."""
         return NO_SANDBOX
 
@@ -26,6 +26,6 @@ class Unconfined:
     def note_allowed(self, call_id: str, facts: Facts) -> None:
         """Ignore it: no command is confined."""
 
-    def take_put_back(self) -> tuple[str, ...]:
+    def take_repairs(self) -> tuple[str, ...]:
         """Return nothing: no command is watched."""
         return ()

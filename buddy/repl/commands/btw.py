@@ -16,7 +16,7 @@ from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import NoteBlock
 from buddy.tasks.dependencies import ModelAccess
 from buddy.tasks.summarise import count_aside
-from buddy.tasks.task import Task, legal_length
+from buddy.tasks.task import Task, copyable_length
 
 _ASIDE = (
     "A question on the side, while the work goes on. Answer it briefly from what you already know of this "
@@ -47,7 +47,7 @@ async def btw(context: Context, argument: str) -> None:
 async def _answer(context: Context, task: Task, question: str) -> str:
     board = context.board
     access = board.parts.model(task.model)
-    history = apply_compaction(task.compaction, task.history[: legal_length(task.history)])
+    history = apply_compaction(task.compaction, task.history[: copyable_length(task.history)])
     asked = board.message(_ASIDE + question, "prompt")
     request = _request(context, access, (*history, asked))
     reached = task.meter.reserve(task.meter.estimate(request), request.max_tokens or 0)

@@ -46,7 +46,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     """Parameters of `/undo`: the task (None: any), whether to take back all of it, the number of the change
     that was shown (0: none was), and the files to leave out."""
 
-    number: int | None
+    task_id: int | None
     everything: bool
     shown: int
     without: tuple[str, ...]
@@ -54,7 +54,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     @property
     def command(self) -> str:
         """The command as typed, as far as it selects the change."""
-        return "/undo" + (f" @{self.number}" if self.number else "") + (" all" if self.everything else "")
+        return "/undo" + (f" @{self.task_id}" if self.task_id else "") + (" all" if self.everything else "")
 
 
 @command(family="workspace", usage="[@N [all]] [yes NUMBER|without FILE]", essential=True)
@@ -62,7 +62,7 @@ async def undo(context: Context, argument: str) -> None:
     """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
     wanted = _wanted(context, argument)
     await _forget_lost(context)
-    standing = await asyncio.to_thread(context.session.undo.entries, wanted.number)
+    standing = await asyncio.to_thread(context.session.undo.entries, wanted.task_id)
     last = standing if wanted.everything else standing[-1:]
     if wanted.shown and standing and standing[-1].id != wanted.shown:
         raise CommandError(
@@ -73,7 +73,7 @@ async def undo(context: Context, argument: str) -> None:
         await _offer(context, wanted, last)
         return
     await _take_back(context, wanted)
-    while wanted.everything and context.session.undo.entries(wanted.number):
+    while wanted.everything and context.session.undo.entries(wanted.task_id):
         await _take_back(context, wanted)
 
 
@@ -124,7 +124,7 @@ async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]
 
 
 async def _take_back(context: Context, wanted: _Wanted) -> None:
-    log, locks, number = context.session.undo, context.session.locks, wanted.number
+    log, locks, number = context.session.undo, context.session.locks, wanted.task_id
     last = log.entries(number)
     _refuse_strangers(context, wanted, last)
     try:
@@ -175,7 +175,7 @@ def _tell_model(context: Context, entry: UndoEntry, command_: str, heading: str,
 
 
 async def _forget_lost(context: Context) -> None:
-    for said in await asyncio.to_thread(context.board.places.forget_lost):
+    for said in await asyncio.to_thread(context.board.workspaces.forget_missing):
         context.screen.print(NoteBlock("warning", said))
 
 

@@ -80,7 +80,7 @@ async def cost(context: Context, argument: str) -> None:
         estimate = "~" if total.estimated else ""
         rows.append(
             (
-                f"{task.number}",
+                f"{task.task_id}",
                 estimate + words.tokens(total.input_tokens),
                 estimate + words.tokens(total.cache_read_tokens),
                 estimate + words.tokens(total.output_tokens),
@@ -91,7 +91,7 @@ async def cost(context: Context, argument: str) -> None:
     context.screen.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
     dollars, known = session_cost(context.board)
     unknown = "" if known else " (+: and what has no known price)" if dollars else " is known"
-    said = f"session: {words.tokens(context.board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
+    said = f"session: {words.tokens(context.board.spending()[1])} tokens, {words.cost(dollars, known=known)}"
     context.screen.print(NoteBlock("info", said + unknown))
 
 
@@ -99,7 +99,7 @@ def session_cost(board: TaskBoard) -> tuple[float, bool]:
     """Return the cost of all tasks, and whether the price of everything they used is known."""
     meters = [task.meter for task in board.tasks.values()]
     used = [meter for meter in meters if meter.total.input_tokens or meter.total.output_tokens]
-    return board.spent()[0], all(meter.cost_known for meter in used or meters)
+    return board.spending()[0], all(meter.cost_known for meter in used or meters)
 
 
 @command(family="models", usage="[@N] [DOLLARS|N tokens|off]")
@@ -145,31 +145,31 @@ def _budget(given: list[str], now: Budget) -> Budget:
             )
 
 
-def _check_price(context: Context, number: int, wanted: Budget) -> None:
+def _check_price(context: Context, task_id: int, wanted: Budget) -> None:
     """Refuse a limit in dollars where what is spent in dollars is not known."""
     if not wanted.max_cost_usd:
         return
-    tasks = [context.board.task(number)] if number else list(context.board.tasks.values())
+    tasks = [context.board.task(task_id)] if task_id else list(context.board.tasks.values())
     unpriced = next((task for task in tasks if not task.closed and task.meter.is_unpriced), None)
     if unpriced is not None:
         raise CommandError(
-            f"task {unpriced.number}'s model has no known price, so a limit in dollars can't be kept; limit "
+            f"task {unpriced.task_id}'s model has no known price, so a limit in dollars can't be kept; limit "
             "tokens: /budget 200k tokens"
         )
 
 
-def _show_budget(context: Context, number: int, now: Budget) -> None:
-    if number:
-        meter = context.board.task(number).meter
+def _show_budget(context: Context, task_id: int, now: Budget) -> None:
+    if task_id:
+        meter = context.board.task(task_id).meter
         dollars, tokens = meter.cost_usd, meter.total.input_tokens + meter.total.output_tokens
     else:
-        dollars, tokens = context.board.spent()
+        dollars, tokens = context.board.spending()
     used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
-    context.screen.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(now)}; {used}"))
 
 
-def _owner(number: int) -> str:
-    return f"task {number}" if number else "the session"
+def _owner(task_id: int) -> str:
+    return f"task {task_id}" if task_id else "the session"
 
 
 def _limits(budget: Budget) -> str:

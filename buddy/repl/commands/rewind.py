@@ -40,7 +40,7 @@ async def rewind(context: Context, argument: str) -> None:
     points = prompts_of(task)
     if not points:
         raise CommandError("there is no earlier prompt to go back to")
-    entries = await asyncio.to_thread(context.session.undo.entries, task.number)
+    entries = await asyncio.to_thread(context.session.undo.entries, task.task_id)
     if not argument:
         _list(context, task, points, entries)
         return
@@ -51,7 +51,7 @@ async def rewind(context: Context, argument: str) -> None:
             f"found {argument!r}"
         )
     if task.running:
-        raise CommandError(f"task {task.number} is running; cancel it first (Esc)")
+        raise CommandError(f"task {task.task_id} is running; cancel it first (Esc)")
     said = len(task.history)
     number, what = int(given["number"]), given["what"] or ""
     at = points[number - 1]
@@ -63,7 +63,7 @@ async def rewind(context: Context, argument: str) -> None:
         await _take_back(context, task, number, changed)
     if what != "files":
         if task.running or len(task.history) != said:
-            raise CommandError(f"task {task.number} was sent something meanwhile; the conversation stays")
+            raise CommandError(f"task {task.task_id} was sent something meanwhile; the conversation stays")
         await _go_back(context, task, at)
         stay = "; files stay as they are" if what == "conversation" and changed else ""
         context.screen.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
@@ -114,13 +114,13 @@ def _block(context: Context, shown: Diff, title: str) -> ToolCall:
 async def _take_back(context: Context, task: Task, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Take the changes back, the newest first. Where one can't be, those after it are, and it is said."""
     if not changed:
-        raise CommandError(f"task {task.number} has changed no file since prompt {number} that still stands")
+        raise CommandError(f"task {task.task_id} has changed no file since prompt {number} that still stands")
     undone: list[UndoEntry] = []
     for _ in changed:
         try:
             undone.append(
                 await asyncio.to_thread(
-                    context.session.undo.undo, context.session.locks, task.number, merging=True
+                    context.session.undo.undo, context.session.locks, task.task_id, merging=True
                 )
             )
         except ToolError as error:
@@ -140,7 +140,7 @@ def _paths(entries: Sequence[UndoEntry]) -> list[str]:
 
 async def _go_back(context: Context, task: Task, at: int) -> None:
     text = prompt_text(task, at)
-    await context.board.rewind(task.number, at)
+    await context.board.rewind(task.task_id, at)
     context.screen.put(text)
 
 

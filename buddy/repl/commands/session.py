@@ -24,7 +24,7 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.dependencies import ModelAccess
-from buddy.tasks.summarise import Shortened, compact_task, shortened, uncompact_task
+from buddy.tasks.summarise import CompactionFigures, compact_task, compaction_figures, uncompact_task
 
 
 @command(
@@ -123,11 +123,11 @@ async def _show(context: Context, reference: str) -> None:
     except (SessionError, FolderError, OSError) as error:
         raise CommandError(str(error)) from error
     for one in loaded.tasks:
-        context.screen.print(TaskHeading(one.record.number, one.record.task.title))
+        context.screen.print(TaskHeading(one.record.task_id, one.record.task.title))
         kept, task = one.record, one.record.task
         copied, copy_of = task.copied, task.copy_of
         context.screen.print(
-            *blocks_of(kept.history, kept.number, kept.receipt, copied=copied, copy_of=copy_of)
+            *blocks_of(kept.history, kept.task_id, kept.receipt, copied=copied, copy_of=copy_of)
         )
     context.screen.print(
         NoteBlock(
@@ -157,7 +157,7 @@ def _new(context: Context) -> None:
 
 
 def _leave_for(context: Context, reference: str) -> None:
-    running = [task.number for task in context.board.tasks.values() if task.running]
+    running = [task.task_id for task in context.board.tasks.values() if task.running]
     if running:
         numbers = ", ".join(map(str, running))
         context.screen.print(
@@ -223,7 +223,7 @@ async def compact(context: Context, argument: str) -> None:
         context.screen.print(NoteBlock("info", "Compaction undone: the whole conversation is sent again."))
         return
     if argument == "show":
-        _show_compaction(context, shortened(board.task(number)))
+        _show_compaction(context, compaction_figures(board.task(number)))
         return
     with context.own.begun("/compact") as work:
         try:
@@ -233,10 +233,10 @@ async def compact(context: Context, argument: str) -> None:
                 NoteBlock("info", "Not compacted: you cancelled it. The whole conversation is sent.")
             )
             return
-    _show_compaction(context, shortened(board.task(number)))
+    _show_compaction(context, compaction_figures(board.task(number)))
 
 
-def _show_compaction(context: Context, seen: Shortened) -> None:
+def _show_compaction(context: Context, seen: CompactionFigures) -> None:
     said = (
         f"Compacted: the first {format_count(seen.messages, 'message')} went from {seen.tokens_before:,} to "
         f"about {seen.tokens_after:,} tokens. {format_count(seen.kept, 'message')} (your words, the last "
@@ -369,7 +369,7 @@ async def status(context: Context, argument: str) -> None:
 def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
     """The worktrees of the session's tasks, with the branch each is on."""
     found = {
-        task.number: task.workspace.worktree
+        task.task_id: task.workspace.worktree
         for task in context.board.tasks.values()
         if task.workspace.worktree is not None and os.path.isdir(task.workspace.worktree.path)
     }
@@ -386,7 +386,7 @@ def _filled(meter: TokenMeter) -> str:
 def _used(board: TaskBoard) -> str:
     """Describe the session's usage; dollars as far as prices are known."""
     dollars, known = session_cost(board)
-    return f"{words.tokens(board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
+    return f"{words.tokens(board.spending()[1])} tokens, {words.cost(dollars, known=known)}"
 
 
 def _model(access: ModelAccess) -> str:

@@ -45,7 +45,7 @@ def task_number(context: Context, text: str) -> int:
     number = whole_number(given)
     if number is None:
         raise CommandError(f"expected the number of a task, found {_short(given)}; /ps lists them")
-    return context.board.task(number).number
+    return context.board.task(number).task_id
 
 
 @command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
@@ -65,7 +65,7 @@ async def ps(context: Context, argument: str) -> None:
 
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
-    where = "▸" if task.number == context.focus else "&" if task.background else " "
+    where = "▸" if task.task_id == context.focus else "&" if task.background else " "
     state = words.state(task.state, has_worked=bool(task.history))
     if task.running:
         state = f"{_waits_for(context, task) or task.state} {words.seconds(now - task.started_at)}"
@@ -74,16 +74,18 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
-    return (f"{where} {task.number}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
+    return (f"{where} {task.task_id}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
 
 
 def _waits_for(context: Context, task: Task) -> str:
     """Whom a running task waits for, "" when it works."""
     asked = {request.task_id for request in context.board.inbox.waiting()}
     asked |= {question.task_id for question in context.session.questions.waiting()}
-    if task.number in asked:
+    if task.task_id in asked:
         return "waiting for you"
-    below = [one.number for one in context.board.tasks.values() if one.parent == task.number and one.running]
+    below = [
+        one.task_id for one in context.board.tasks.values() if one.parent == task.task_id and one.running
+    ]
     if task.state != "waiting" or not below:
         return ""
     return f"waiting for task {', '.join(map(str, below))}"
@@ -103,7 +105,9 @@ def _apart(task: Task) -> list[str]:
 async def fg(context: Context, argument: str) -> None:
     """Show a task in front"""
     board = context.board
-    others = [task.number for task in board.tasks.values() if task.number != board.focus and not task.closed]
+    others = [
+        task.task_id for task in board.tasks.values() if task.task_id != board.focus and not task.closed
+    ]
     if not argument and not others:
         raise CommandError("there is only this task")
     number = task_number(context, argument) if argument else others[-1]
@@ -115,7 +119,7 @@ async def fg(context: Context, argument: str) -> None:
         raise CommandError(f"task {number} is closed; /ps lists those that are open")
     left = board.task(board.focus)
     if left.running:
-        board.to_background(left.number)
+        board.to_background(left.task_id)
     board.set_focus(number)
     context.screen.redraw()
     if not task.running:  # what a running one did so far, the screen has kept
@@ -140,23 +144,25 @@ async def bg(context: Context, argument: str) -> None:
     """Send the task in front to the background; with text: start it there as a new task"""
     board = context.board
     named = whole_number(argument.removeprefix("@"))
-    if named is not None and board.task(named).number != board.focus:
+    if named is not None and board.task(named).task_id != board.focus:
         raise CommandError(f"task {named} is not in front; /fg {named} shows it there")
     if argument and named is None:
         task = board.open(copy_of=board.focus)
-        board.to_background(task.number)
-        expanded = await context.session.expand(task.number, argument)
-        board.submit(task.number, expanded.parts)
-        context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
+        board.to_background(task.task_id)
+        expanded = await context.session.expand(task.task_id, argument)
+        board.submit(task.task_id, expanded.parts)
+        context.screen.print(
+            NoteBlock("info", f"task {task.task_id} started in the background: {task.title}")
+        )
         return
     left = board.task(board.focus)
     if not left.running:
-        raise CommandError(f"task {left.number} is not running; /fg N shows another one")
-    fresh = board.open(copy_of=left.number)
-    board.to_background(left.number)
-    board.set_focus(fresh.number)
+        raise CommandError(f"task {left.task_id} is not running; /fg N shows another one")
+    fresh = board.open(copy_of=left.task_id)
+    board.to_background(left.task_id)
+    board.set_focus(fresh.task_id)
     context.screen.print(
-        NoteBlock("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
+        NoteBlock("info", f"task {left.task_id} goes on in the background; this is task {fresh.task_id}")
     )
 
 
@@ -170,22 +176,22 @@ async def kill(context: Context, argument: str) -> None:
     if board.task(number).closed:
         raise CommandError(f"task {number} is closed already")
     if number == board.focus:
-        others = [task.number for task in board.tasks.values() if task.number != number and not task.closed]
-        board.set_focus(others[-1] if others else board.open().number)
+        others = [task.task_id for task in board.tasks.values() if task.task_id != number and not task.closed]
+        board.set_focus(others[-1] if others else board.open().task_id)
     await board.kill(number)
     task = board.task(number)
-    gone = await board.places.settled(task)
-    left = f"; {task.left or gone}" if task.left or gone else ""
+    gone = await board.workspaces.clean_up_after(task)
+    left = f"; {task.worktree_state or gone}" if task.worktree_state or gone else ""
     context.screen.print(NoteBlock("info", f"task {number} is closed{left}"))
 
 
-def _which_to_kill(context: Context, number: int) -> str:
+def _which_to_kill(context: Context, task_id: int) -> str:
     """Nothing runs in front: what could be meant."""
-    title = context.board.task(number).title
+    title = context.board.task(task_id).title
     named = f" ({title})" if title else ""
-    running = [f"{task.number}" for task in context.board.tasks.values() if task.running]
+    running = [f"{task.task_id}" for task in context.board.tasks.values() if task.running]
     others = f"; running: {', '.join(running)}" if running else ""
-    return f"Task {number}{named} is not running. /kill {number} closes it{others}"
+    return f"Task {task_id}{named} is not running. /kill {task_id} closes it{others}"
 
 
 @command(family="tasks", usage="[N] TIME|off", completes=("task",))
@@ -234,7 +240,7 @@ async def steer(context: Context, argument: str) -> None:
 @command(family="tasks", name="continue", usage="[N]", aliases=("cont",), completes=("task",))
 async def continue_(context: Context, argument: str) -> None:
     """Go on with a task that was paused, cut off or cancelled"""
-    context.board.go_on(task_number(context, argument))
+    context.board.continue_task(task_number(context, argument))
 
 
 @command(family="tasks", usage="[N] [now]", completes=("task",))
@@ -244,7 +250,7 @@ async def retry(context: Context, argument: str) -> None:
     now = "now" in words
     number = task_number(context, " ".join(word for word in words if word != "now"))
     task = context.board.task(number)
-    waits = now and context.board.hurry(number)
+    waits = now and context.board.retry_now(number)
     if now and task.running:
         if not waits:
             raise CommandError(f"task {number} is not waiting to retry")
@@ -252,4 +258,4 @@ async def retry(context: Context, argument: str) -> None:
         return
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {number} did not fail; there is nothing to retry")
-    context.board.go_on(number)
+    context.board.continue_task(number)

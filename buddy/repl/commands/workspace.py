@@ -30,7 +30,7 @@ async def diff(context: Context, argument: str) -> None:
         await _diff_of_task(context, task_number(context, argument))
         return
     task = context.board.task(context.focus)
-    call_context = ToolContext(task.number, "", lambda _text: None, asyncio.Event(), task.services.services)
+    call_context = ToolContext(task.task_id, "", lambda _text: None, asyncio.Event(), task.services.services)
     try:
         status = await git_status.run(call_context, git_status.arguments(path=argument))
         ref = "" if status.text.startswith(NO_COMMIT) else "HEAD"
@@ -63,13 +63,13 @@ async def diff(context: Context, argument: str) -> None:
     )
 
 
-async def _diff_of_task(context: Context, number: int) -> None:
-    shown = await asyncio.to_thread(task_diff, context.session.undo, number, context.boundary.cwd)
+async def _diff_of_task(context: Context, task_id: int) -> None:
+    shown = await asyncio.to_thread(task_diff, context.session.undo, task_id, context.boundary.cwd)
     if not shown.files:
-        raise CommandError(f"task {number} has changed nothing that stands")
+        raise CommandError(f"task {task_id} has changed nothing that stands")
     call = Call("", "diff", "{}")
-    title = f"diff of task {number}"
-    context.screen.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=number))
+    title = f"diff of task {task_id}"
+    context.screen.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=task_id))
 
 
 @command(family="tasks", usage="[N] ANSWER", completes=("question",))
@@ -142,7 +142,7 @@ async def trust(context: Context, argument: str) -> None:
     context.screen.print(PlainText(answer.said))
     if answer.changes == "no":
         return
-    running = [str(task.number) for task in context.board.tasks.values() if task.running]
+    running = [str(task.task_id) for task in context.board.tasks.values() if task.running]
     if running:
         said = f"task {', '.join(running)} is running, so it holds from the next session on (/new)"
         context.screen.print(NoteBlock("info", said))

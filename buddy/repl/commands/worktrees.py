@@ -66,23 +66,25 @@ async def worktree(context: Context, argument: str) -> None:
 async def _started(context: Context, text: str) -> None:
     board = context.board
     words = text.removeprefix(CARRY).strip()
-    tree, more = await board.places.make(words, carrying=text.startswith(CARRY))
+    tree, more = await board.workspaces.make(words, carrying=text.startswith(CARRY))
     try:
         task = board.open(copy_of=board.focus, worktree=tree.name)
     except ConfigError:
-        await board.places.parts().trees.remove(tree, discard=True)
+        await board.workspaces.parts().trees.remove(tree, discard=True)
         raise
-    board.to_background(task.number)
-    expanded = await context.session.expand(task.number, words)
+    board.to_background(task.task_id)
+    expanded = await context.session.expand(task.task_id, words)
     for note in expanded.notes:
         context.screen.print(NoteBlock("warning", note))
-    board.submit(task.number, expanded.parts)
-    said = f"task {task.number} started in the background in {tree.display_path}, on the branch {tree.branch}"
+    board.submit(task.task_id, expanded.parts)
+    said = (
+        f"task {task.task_id} started in the background in {tree.display_path}, on the branch {tree.branch}"
+    )
     context.screen.print(NoteBlock("info", f"{said}; {more}" if more else said))
 
 
 async def _listed(context: Context) -> None:
-    trees = context.board.places.parts().trees
+    trees = context.board.workspaces.parts().trees
     found = await asyncio.to_thread(trees.all)
     if not found:
         raise CommandError(
@@ -91,7 +93,7 @@ async def _listed(context: Context) -> None:
         )
     rows: list[tuple[str, ...]] = []
     for tree in found:
-        numbers = ", ".join(str(task.number) for task in _tasks_in(context, tree))
+        numbers = ", ".join(str(task.task_id) for task in _tasks_in(context, tree))
         try:
             standing = await trees.standing(tree)
             changed = format_count(len(standing.changed), "file") if standing.changed else "none"
@@ -105,7 +107,7 @@ async def _listed(context: Context) -> None:
 
 
 async def _diff(context: Context, tree: Worktree) -> None:
-    states = context.board.places.states()
+    states = context.board.workspaces.states()
     changes = await asyncio.to_thread(states.changes, tree)
     if changes.left_out:
         context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
@@ -117,8 +119,8 @@ async def _diff(context: Context, tree: Worktree) -> None:
 async def _merge(context: Context, tree: Worktree, task: Task | None, *, protected: bool) -> None:
     board = context.board
     _check_quiet(context, tree, "merge")
-    changes = await asyncio.to_thread(board.places.states().changes, tree)
-    number = task.number if task is not None else board.focus
+    changes = await asyncio.to_thread(board.workspaces.states().changes, tree)
+    number = task.task_id if task is not None else board.focus
     call = _call(context, number, tree, changes)
     diff = await bring(call, changes, protected=protected)
     board.parts.cache.clear()
@@ -142,7 +144,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
             f"{running} in {tree.display_path}. /jobs stop {jobs[0]} stops it, "
             f"/worktree drop {tree.name} discard removes the folder anyway."
         )
-    places = context.board.places
+    places = context.board.workspaces
     trees = places.parts().trees
     missing = trees.missing(tree)
     if missing:
@@ -171,22 +173,22 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
 
 async def _is_there(context: Context, tree: Worktree) -> bool:
     try:
-        changes = await asyncio.to_thread(context.board.places.states().changes, tree)
+        changes = await asyncio.to_thread(context.board.workspaces.states().changes, tree)
     except ToolError:
         return False
     return await asyncio.to_thread(is_there, _call(context, context.focus, tree, changes), changes)
 
 
-def _call(context: Context, number: int, tree: Worktree, changes: WorktreeChanges) -> ToolContext:
+def _call(context: Context, task_id: int, tree: Worktree, changes: WorktreeChanges) -> ToolContext:
     """A call of the person's in the main tree, known by what it brings over."""
-    main = context.board.places.main
+    main = context.board.workspaces.main
     services = {
-        **main.services(number).services,
+        **main.services(task_id).services,
         FileViews: FileViews(),
         Boundary: main_tree(main.boundary),
     }
     name = f"worktree {tree.name} {changes.state}"
-    return ToolContext(number, name, lambda _text: None, asyncio.Event(), services)
+    return ToolContext(task_id, name, lambda _text: None, asyncio.Event(), services)
 
 
 def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
@@ -198,7 +200,7 @@ def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
         if tree is None:
             raise CommandError(f"task {word} works in the main tree")
         return tree, task
-    trees = context.board.places.parts().trees
+    trees = context.board.workspaces.parts().trees
     named = [tree for tree in trees.all() if tree.name == word]
     if not named:
         raise CommandError(f"there is no task and no worktree {word!r}; /worktree lists them")
@@ -213,7 +215,7 @@ def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
     for task in _tasks_in(context, tree):
         if task.running:
             raise CommandError(
-                f"task {task.number} still works in {tree.display_path}; {what} it when it is done"
+                f"task {task.task_id} still works in {tree.display_path}; {what} it when it is done"
             )
 
 

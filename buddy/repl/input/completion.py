@@ -178,9 +178,9 @@ def topic_offers(beginning: str) -> list[Offer]:
 def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
     """Return the tasks whose numbers begin so."""
     return [
-        Offer(f"{sign}{task.number}", f"{task.state}: {task.title}")
+        Offer(f"{sign}{task.task_id}", f"{task.state}: {task.title}")
         for task in context.board.tasks.values()
-        if not task.closed and str(task.number).startswith(beginning)
+        if not task.closed and str(task.task_id).startswith(beginning)
     ]
 
 

@@ -37,7 +37,7 @@ async def test_a_run_in_a_worktree_leaves_the_main_tree_alone_and_says_where_its
         assert (ran.code, ran.out) == (0, "done\n")
         assert ran.told() == [
             "this session works in .buddyx/worktrees/fix, on the branch buddy/fix; "
-            "it starts from the last commit, without your 1 uncommitted change (--carry takes them along)",
+            "it starts from the last commit, without your 1 uncommitted change (--carry copies them)",
         ]
         assert "1 changed file of task 1 in .buddyx/worktrees/fix (branch buddy/fix)" in ran.err
         assert desk.git("status", "--short") == " M main.py\n"

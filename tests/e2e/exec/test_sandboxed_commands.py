@@ -68,14 +68,14 @@ async def test_auto_runs_a_command_inside_and_nothing_outside_changes(folder: Pa
 async def test_a_blocked_command_says_to_the_model_what_was_blocked(folder: Path) -> None:
     _, (answer,) = await answers(folder, "curl -sS https://registry.example/ && true")
 
-    assert "[the sandbox blocked the host registry.example; nobody is here to allow that]" in answer
+    assert "[the sandbox blocked the host registry.example; nobody is there to allow it]" in answer
 
 
 @requires("bwrap")
 async def test_a_blocked_folder_is_named_by_the_one_to_open(folder: Path) -> None:
     _, (answer,) = await answers(folder, "mkdir -p ~/.tool/deep/er")
 
-    assert "[the sandbox blocked writing to ~/.tool; nobody is here to allow that]" in answer
+    assert "[the sandbox blocked writing to ~/.tool; nobody is there to allow it]" in answer
 
 
 @requires("bwrap")
@@ -89,8 +89,8 @@ async def test_a_name_created_by_racing_is_told_to_model_and_person(folder: Path
 
     assert "RACED" in answer  # otherwise this tests nothing
     told = ".codex was created; it is now .buddyx/quarantine/"
-    assert f"[a sandboxed command got at a protected name: {told}" in answer
-    assert f"a sandboxed command got at a protected name: {told}" in ran.err
+    assert f"[a sandboxed command changed a protected name: {told}" in answer
+    assert f"a sandboxed command changed a protected name: {told}" in ran.err
     assert not (desk.repo / ".codex").exists()
 
 
@@ -207,7 +207,7 @@ def no_landlock() -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("hosts", "networks", "says"),
     [
-        (False, False, "[the sandbox blocked the host {far}; nobody is here to allow that]"),
+        (False, False, "[the sandbox blocked the host {far}; nobody is there to allow it]"),
         (True, False, "[the sandbox blocked a connection to {far} ("),
         (True, True, "answer of the far server"),
     ],

@@ -86,7 +86,7 @@ async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_
     async with TaskBoard(BoardDesk(tmp_path, session, store).parts()) as board:
         board.restore(session.loaded.tasks, session.loaded.state.focus)
         await what_was_left(session, board)
-        prompt = board.notes.carried(said("u2", "go on"))
+        prompt = board.notes.attach(said("u2", "go on"))
     await session.close()
     assert own_words(prompt) == (
         "go on",

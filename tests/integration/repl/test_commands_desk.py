@@ -140,7 +140,7 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
 async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
         desk.act(ApprovalAnswer("r", "d", "once"))
-        await desk.shows("That request is gone: it was answered or withdrawn.")
+        await desk.shows("That request was already answered or withdrawn: it was answered or withdrawn.")
 
 
 async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Pat
 async def test_a_failed_line_is_given_back_and_leaves_alone_what_was_typed_since(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
         await desk.said("/kill 1", "task 1 is closed")
-        await desk.said("@1 a long thought", "task 1 is closed; `TEXT &` starts another one")
+        await desk.said("@1 a long thought", "task 1 is closed; start another one with `TEXT &`")
         assert desk.paper.line == "@1 a long thought"
         desk.say("@1 another")
         desk.paper.line = "typed meanwhile"

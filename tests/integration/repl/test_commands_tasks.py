@@ -133,7 +133,7 @@ async def test_kill_wait_and_timeout(tmp_path: Path) -> None:
         await desk.shows("task 2: cancelled")
         await desk.said("/kill 2", "task 2 is closed")
         await desk.said("/kill 2", "task 2 is closed already")
-        await desk.said("@2 more", "task 2 is closed; `TEXT &` starts another one")
+        await desk.said("@2 more", "task 2 is closed; start another one with `TEXT &`")
         assert desk.paper.line == "@2 more", "nothing typed is lost"
         await desk.said("/fg 2", "task 2 is closed")
         assert "closed" not in await desk.said("/ps", "▸ 1")

@@ -41,7 +41,7 @@ class SlowFiles:
         self.reading: list[str] = []
         desk.context.session.expand = self._expand
 
-    async def _expand(self, number: int, text: str) -> ExpandedPrompt:
+    async def _expand(self, task_id: int, text: str) -> ExpandedPrompt:
         self.reading.append(text)
         await self.may_go_on.wait()
         return ExpandedPrompt((Text(text),), ())

@@ -200,7 +200,7 @@ async def test_a_worktree_that_is_cancelled_while_it_is_filled_leaves_nothing(tm
     async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
         for number in range(500):
             (desk.desk.repo / f"new-{number}.txt").touch()
-        places = desk.context.board.places
+        places = desk.context.board.workspaces
         making = asyncio.create_task(places.make("cut", carrying=True))
         tree = desk.desk.repo / ".buddyx/worktrees/cut"
         await desk.until(lambda: any(tree.glob("new-*.txt")), "a file that is carried over")

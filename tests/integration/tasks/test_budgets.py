@@ -21,7 +21,7 @@ async def test_part_4_budgets_survive_a_resume(tmp_path: Path) -> None:
     async with board_desk(tmp_path / "next") as desk:
         session = await store.open("last")
         parts = msgspec.structs.replace(
-            desk.parts, memory=session.writer, session_budget=Budget(max_cost_usd=2)
+            desk.parts, journal=session.writer, session_budget=Budget(max_cost_usd=2)
         )
         async with TaskBoard(parts) as board:
             board.restore(session.loaded.tasks, session.loaded.state.focus)

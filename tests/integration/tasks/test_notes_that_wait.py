@@ -162,13 +162,13 @@ async def test_RU_B21_a_task_gets_no_note_about_itself(tmp_path: Path) -> None:
         await desk.turn(1, "begin")
         task = desk.board.open("write tests")
         task.background = True
-        await desk.turn(task.number, "write tests")
+        await desk.turn(task.task_id, "write tests")
         assert [note.title for note in desk.board.notes.waiting] == ["write tests"]
-        desk.board.set_focus(task.number)
+        desk.board.set_focus(task.task_id)
         assert desk.board.notes.waiting == ()
         desk.board.notes.offer(RAN)
-        await desk.turn(task.number, "go on")
-        assert desk.texts(task.number)[-2] == "[I ran `make` (exit code 2):]\n3 errors\n\ngo on"
+        await desk.turn(task.task_id, "go on")
+        assert desk.texts(task.task_id)[-2] == "[I ran `make` (exit code 2):]\n3 errors\n\ngo on"
         desk.board.set_focus(1)
         await desk.turn(1, "and?")
         assert "Background task 2, 'write tests', has finished. Its answer:" in desk.texts(1)[-2]

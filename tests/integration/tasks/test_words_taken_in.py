@@ -65,7 +65,7 @@ async def told(
     async def say() -> None:
         await meanwhile(desk.board)
 
-    async with TaskBoard(desk.parts(memory=SaidMeanwhile(session.writer, "b", say))) as board:
+    async with TaskBoard(desk.parts(journal=SaidMeanwhile(session.writer, "b", say))) as board:
         desk.board = board
         board.open()
         reached, go_on, step = gate()

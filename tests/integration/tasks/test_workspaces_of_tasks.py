@@ -25,10 +25,10 @@ async def test_tests_of_one_tree_hold_up_no_write_in_another() -> None:
     windows = TestWindows(longest_wait_s=60)
     heard: list[str] = []
     with windows.open(1, "/repo") as window:
-        await windows.clear(2, "/repo/.buddyx/worktrees/x", write_file, WRITES, heard.append)
-        with windows.writing(2, "/repo/.buddyx/worktrees/x", write_file, WRITES):
+        await windows.wait_for_tests(2, "/repo/.buddyx/worktrees/x", write_file, WRITES, heard.append)
+        with windows.report_write(2, "/repo/.buddyx/worktrees/x", write_file, WRITES):
             pass
-        with windows.writing(3, "/repo", write_file, WRITES):
+        with windows.report_write(3, "/repo", write_file, WRITES):
             pass
 
     assert heard == []
@@ -81,12 +81,12 @@ async def test_a_turn_ends_even_if_nobody_waits_for_the_look_at_its_worktree(tmp
     trees = SlowTrees(tmp_path)
 
     def workspace(tree: Worktree) -> Workspace:
-        return msgspec.structs.replace(desk.board.places.main, worktree=tree)
+        return msgspec.structs.replace(desk.board.workspaces.main, worktree=tree)
 
     async with board_desk(tmp_path, worktrees=WorktreeParts(trees, {}, workspace, SEAL)) as desk:
         desk.script(says("done"))
         task = desk.board.open(worktree="x")
-        runner = desk.board.submit(task.number, "do it")
+        runner = desk.board.submit(task.task_id, "do it")
         await trees.asked.wait()
         runner.cancel()
         with pytest.raises(asyncio.CancelledError):

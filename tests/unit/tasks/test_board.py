@@ -60,12 +60,12 @@ async def test_a_running_task_takes_no_second_prompt_and_says_what_to_do(tmp_pat
         desk.board.submit(1, "hi")
         await reached.wait()
         for operation in (desk.board.submit, desk.board.change_model):
-            with pytest.raises(TaskError, match="task 1 is running: wait until it is done, or cancel it"):
+            with pytest.raises(TaskError, match="task 1 is running: wait for it, or cancel it"):
                 operation(1, "more")
         with pytest.raises(TaskError, match="is running"):
             desk.board.reset(1)
         with pytest.raises(TaskError, match="is running"):
-            desk.board.go_on(1)
+            desk.board.continue_task(1)
         go_on.set()
         await desk.board.wait(1)
 
@@ -142,14 +142,14 @@ async def test_WALK_5_a_copy_goes_on_with_nothing_of_the_task_it_was_made_from(t
         copy = desk.board.open(copy_of=1)
         assert len(copy.history) == 3, "the prompt, the first call and its result"
         with pytest.raises(TaskError, match=r"a copy of task 1, which is running: /fg 1 shows it"):
-            desk.board.go_on(2)
+            desk.board.continue_task(2)
         go_on.set()
         await desk.board.wait(1)
         with pytest.raises(TaskError, match=r"a copy of task 1, /continue 1 goes on there"):
-            desk.board.go_on(2)
+            desk.board.continue_task(2)
         await desk.turn(2, "two")
         with pytest.raises(TaskError, match="the model had finished"):
-            desk.board.go_on(2)
+            desk.board.continue_task(2)
 
 
 async def test_a_background_answer_is_offered_to_the_next_foreground_prompt(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ async def test_cancelling_keeps_what_arrived_and_says_why(tmp_path: Path) -> Non
         last = desk.board.task(1).history[-1]
         assert isinstance(last, AssistantMessage)
         assert (text_of(last), last.finish) == ("half an ans", "cut")
-        desk.board.go_on(1)
+        desk.board.continue_task(1)
         await desk.board.wait(1)
         assert desk.texts(1)[-2:] == ["Continue exactly where you stopped.", "wer"]
 
@@ -311,7 +311,7 @@ async def test_a_killed_task_is_closed(tmp_path: Path) -> None:
         await reached.wait()
         await desk.board.kill(1)
         assert (desk.board.task(1).closed, desk.board.task(1).state) == (True, "cancelled")
-        with pytest.raises(TaskError, match="task 1 is closed; `TEXT &` starts another one"):
+        with pytest.raises(TaskError, match="task 1 is closed; start another one with `TEXT &`"):
             desk.board.submit(1, "b")
 
 
@@ -356,19 +356,19 @@ async def test_a_failed_turn_is_continued(tmp_path: Path) -> None:
         desk.script([ProviderError("auth", "no key")], says("ok"))
         await desk.turn(1, "a")
         assert (desk.board.task(1).state, desk.board.task(1).reason) == ("failed", "no key")
-        desk.board.go_on(1)
+        desk.board.continue_task(1)
         await desk.board.wait(1)
         assert desk.texts(1) == ["a", "ok"]
 
 
 async def test_there_is_nothing_to_continue_after_an_answer(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
-        with pytest.raises(TaskError, match="it has not begun"):
-            desk.board.go_on(1)
+        with pytest.raises(TaskError, match="no prompt was sent"):
+            desk.board.continue_task(1)
         desk.script(says("one"))
         await desk.turn(1, "a")
         with pytest.raises(TaskError, match="the model had finished"):
-            desk.board.go_on(1)
+            desk.board.continue_task(1)
 
 
 class Strange(BaseException):
@@ -391,7 +391,7 @@ async def test_REL_053_only_the_task_that_breaks_fails(tmp_path: Path, error: Ba
         assert sum(isinstance(event, TurnFinished) for event in events) == 1
         assert any(isinstance(event, Notice) and "task 1 failed" in event.text for event in events)
         desk.script(says("again"))
-        desk.board.go_on(1)
+        desk.board.continue_task(1)
         await desk.board.wait(1)
         assert desk.board.task(1).state == "idle"
 
@@ -419,7 +419,7 @@ async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> 
         found = await desk.reloaded()
     assert sorted(ended) == ["1", "2", "3", "4", "5"]
     for number in range(2, 7):
-        assert desk.board.task(number).reason == "buddy was left"
+        assert desk.board.task(number).reason == "buddy exited"
         assert [text_of(one) for one in found[number]] == ["go", "", CANCELLED_TEXT]
 
 
@@ -435,7 +435,7 @@ async def test_REL_041_a_budget_pauses_and_a_larger_one_continues(tmp_path: Path
         assert task.state == "paused"
         assert task.reason == "the next request could cost $0.06, $0.02 of the budget is left"
         desk.board.set_budget(1, Budget(5))
-        desk.board.go_on(1)
+        desk.board.continue_task(1)
         await desk.board.wait(1)
         assert (task.state, desk.texts(1)[-1]) == ("idle", "done")
 
@@ -450,7 +450,7 @@ async def test_REL_041_the_sessions_budget_counts_all_tasks(tmp_path: Path) -> N
         assert desk.board.task(2).reason.endswith("$0.02 of the session's budget is left")
         desk.board.set_budget(0, Budget())
         desk.script(says("two"))
-        desk.board.go_on(2)
+        desk.board.continue_task(2)
         await desk.board.wait(2)
         assert desk.texts(2)[-1] == "two"
 
@@ -488,7 +488,7 @@ async def test_the_whole_desk_comes_back(tmp_path: Path) -> None:
         async with TaskBoard(again.parts()) as board:
             again.board = board
             board.restore(session.loaded.tasks, session.loaded.state.focus)
-            assert [(one.number, one.title, one.model) for one in board.tasks.values()] == [
+            assert [(one.task_id, one.title, one.model) for one in board.tasks.values()] == [
                 (1, "a", ""), (2, "second", "other"),
             ]  # fmt: skip
             assert (board.focus, again.texts(1), again.texts(2)) == (2, ["a", "one"], ["b", "two"])

@@ -231,10 +231,10 @@ async def test_SEC_038_an_answer_counts_only_for_the_question_that_was_shown(tmp
         ]:  # fmt: skip
             with pytest.raises(AnswerRefused, match="Read it again"):
                 inbox.answer(request_id, digest, "once")
-        with pytest.raises(AnswerRefused, match="That request is gone"):
+        with pytest.raises(AnswerRefused, match="That request was already answered or withdrawn"):
             inbox.answer("nobody", first.digest, "once")
         inbox.answer(first.request_id, first.digest, "denied")
-        with pytest.raises(AnswerRefused, match="That request is gone"):
+        with pytest.raises(AnswerRefused, match="That request was already answered or withdrawn"):
             inbox.answer(first.request_id, first.digest, "once")
         await desk.board.wait(2)
         assert results(desk, 2)[0][0] == "denied"
@@ -347,7 +347,7 @@ async def test_WALK_7_the_log_says_what_ended_a_question_without_the_person(tmp_
     async with board_desk(tmp_path / "b", act, attended=False) as desk:
         desk.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
         await desk.turn(1, "go")
-        assert [one.answer for one in desk.policy.log] == ["nobody was here to answer"]
+        assert [one.answer for one in desk.policy.log] == ["nobody was there to answer"]
 
 
 def no_room(_ctx: ToolContext, arguments: Any) -> Display:
@@ -384,7 +384,7 @@ async def test_where_nobody_can_be_asked_a_question_is_a_denial_with_its_reason(
         await desk.turn(1, "go")
         ((status, text),) = results(desk, 1)
         assert status == "denied"
-        assert text.startswith("denied: it needs an approval and nobody is here to give it")
+        assert text.startswith("denied: it needs an approval and nobody is there to give it")
 
 
 # --- calls on their way -----------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ async def test_E10_an_edit_a_command_and_a_test_are_one_receipt(tmp_path: Path) 
         (desk.root / "test_it.py").write_text(TEST)
         (desk.root / ".gitignore").write_text("__pycache__/\n")
         ended, rows = await receipt_after(desk)
-        state = desk.parts.memory.state()
+        state = desk.parts.journal.state()
     assert rows[0] == ("changed", "a.txt +2 −1 · b.txt +1 (new, by a command)")
     assert rows[1][0] == "checked"
     assert rows[1][1].endswith(": 1 passed")
@@ -132,8 +132,8 @@ async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(t
     async with board_desk(tmp_path, script) as desk:
         task = desk.board.open()
         task.background = True
-        desk.board.submit(task.number, "write it")
-        await desk.board.wait(task.number)
+        desk.board.submit(task.task_id, "write it")
+        await desk.board.wait(task.task_id)
         (note,) = desk.board.notes.waiting
     assert "has finished (1 call failed)." in note.heading
     assert note.text.startswith("All is written.")

@@ -12,7 +12,7 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.messages import text_of
 from buddy.agent.provider import Finished, ProviderError, TextPiece, ThinkingPiece
 from buddy.tasks.board import TaskError
-from buddy.tasks.summarise import compact_task, shortened, uncompact_task
+from buddy.tasks.summarise import compact_task, compaction_figures, uncompact_task
 from tests.support.laws import Step, says
 from tests.support.task_board import BoardDesk, board_desk, gate
 
@@ -85,7 +85,7 @@ async def test_REL_022_what_failed_twice_is_not_asked_again_and_advice_is_given(
         before = len(lane.requests)
         with pytest.raises(TaskError, match=r"[Nn]ot compacted: "):
             await compact_task(desk.board, 1, "")
-        with pytest.raises(TaskError, match=r"second time\. Change the model \(/model\), rewind"):
+        with pytest.raises(TaskError, match=r"second attempt\. Change the model \(/model\), rewind"):
             await compact_task(desk.board, 1, "")
         with pytest.raises(TaskError, match=r"failed 2 times and is not tried again\. Change the model"):
             await compact_task(desk.board, 1, "")
@@ -194,11 +194,11 @@ async def test_RU_P4_2_a_compaction_is_shown_without_a_request(tmp_path: Path) -
     async with board_desk(tmp_path) as desk:
         await talked(desk, 3)
         with pytest.raises(TaskError, match="nothing is compacted"):
-            shortened(desk.board.task(1))
+            compaction_figures(desk.board.task(1))
         lane = desk.script(says("They talked."))
         await compact_task(desk.board, 1, "")
         asked = len(lane.requests)
-        seen = shortened(desk.board.task(1))
+        seen = compaction_figures(desk.board.task(1))
         assert (seen.messages, seen.kept, seen.summary) == (4, 4, "They talked.")
         assert seen.tokens_after < seen.tokens_before
         assert len(lane.requests) == asked

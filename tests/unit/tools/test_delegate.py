@@ -195,7 +195,7 @@ async def test_the_tools_of_a_subagent_can_be_chosen_and_unknown_ones_are_refuse
         desk.board.submit(1, "go")
         await desk.board.wait(1)
         assert offered == [["read_file", "run_shell"]]
-        journalled = {one.number: one.task.tools for one in desk.parts.memory.state().tasks}
+        journalled = {one.task_id: one.task.tools for one in desk.parts.journal.state().tasks}
         assert journalled == {1: None, 2: ("read_file", "run_shell")}
         assert (
             desk.board.task(1).last_answer().startswith("there is no tool named 'grepp'. Did you mean grep?")

@@ -49,7 +49,7 @@ async def test_the_journal_knows_the_trees_around_a_call(tmp_path: Path) -> None
         await desk.call(run_shell, {"command": "echo x > b.txt"})
         await desk.call(write_file, {"path": "c.txt", "content": "c\n"})
         await desk.call(read_file, {"path": "c.txt"})
-        kept = [one.taken for one in desk.parts.memory.state().checkpoints]
+        kept = [one.taken for one in desk.parts.journal.state().checkpoints]
         assert [(one.call_id, sorted(one.data), one.data["entry"]) for one in kept] == [
             ("direct-1", ["after", "before", "entry"], 1),
             ("direct-2", ["entry"], 2),
@@ -73,7 +73,7 @@ async def test_a_new_tool_says_by_itself_whether_the_tree_is_looked_at(tmp_path:
     async with board_desk(tmp_path) as desk:
         await desk.call(keeper, {})
         await desk.call(changer, {})
-        kept = [one.taken for one in desk.parts.memory.state().checkpoints]
+        kept = [one.taken for one in desk.parts.journal.state().checkpoints]
         assert [(one.call_id, sorted(one.data)) for one in kept] == [
             ("direct-1", ["entry"]),
             ("direct-2", ["after", "before", "entry"]),
@@ -216,7 +216,7 @@ async def test_what_the_person_and_an_undo_changed_is_told_with_the_next_result(
         await desk.call(edit_file, {"path": "a.txt", "old": "two", "new": "2"})
         undo(desk, 1)
         (desk.root / "b.txt").write_text("one\nperson\n")
-        desk.board.task(1).looked_at -= LOOK_EVERY_S
+        desk.board.task(1).checked_at -= LOOK_EVERY_S
         told = await desk.call(list_files, {})
         assert told.text.partition("[files you have read changed]\n")[2].split("\n") == [
             "b.txt changed since you read it:",
