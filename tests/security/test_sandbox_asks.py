@@ -45,7 +45,9 @@ async def test_a_blocked_folder_is_opened_by_one_answer(folder: Path) -> None:
             await terminal.has_shown("All done.")
         assert (desk.home / ".tool" / "file").read_text() == "kept\n"
         (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
-    assert "[the sandbox blocked writing to ~/.tool; the person allowed it, and the command ran again]" in answer
+    assert (
+        "[the sandbox blocked writing to ~/.tool; the person allowed it, and the command ran again]" in answer
+    )
 
 
 def requests(terminal: Terminal) -> list[str]:
