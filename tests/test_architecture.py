@@ -225,7 +225,7 @@ def test_only_the_room_of_tasks_changes_a_task() -> None:
         if isinstance(node, ast.ClassDef) and node.name == "Task"
     )
     fields = {name for name in map(_changed_attribute, ast.walk(declared)) if name}
-    fields -= {"number"}  # other records have one too
+    fields -= {"task_id"}  # other records have one too
     assert {"background", "history", "state", "not_run"} <= fields
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
@@ -247,7 +247,7 @@ def _changed_attribute(node: ast.AST) -> str:
 BORDERS = {
     "agent/tool_calls.py _execute": "a tool call: whatever a tool raises, only its call ends",
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
-    "tasks/turn_runner.py Running._run": "a task: whatever happens in one, only it fails",
+    "tasks/turn_runner.py TurnRunner._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
     "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails in the caller",
     "llm/litellm_lane/loader.py LitellmLibrary._preload": "as above, for the request that needs it",
@@ -257,7 +257,7 @@ BORDERS = {
     "llm/keys.py Keyring.save": "an extension: as above",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
     "cli/interactive.py _work_with_sessions": "the front end's top level",
-    "cli/permissions.py answered": "a front end: one answer of many, and asking is safe",
+    "cli/permissions.py judge_line": "a front end: one answer of many, and asking is safe",
 }
 """Where anything at all may be caught, and why. Clean-up needs none: `on_failure`, `finally`, `with`."""
 

@@ -27,7 +27,7 @@ class LaunchContext(msgspec.Struct, frozen=True):
 
 
 def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchContext:
-    """Find the launch context. Raises `UsageError` where the working directory is gone."""
+    """Find the launch context. Raises `UsageError` when the working directory no longer exists."""
     where = directories(environment)
     try:
         cwd = os.path.realpath(os.getcwd())
@@ -36,7 +36,7 @@ def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchConte
             "the working directory no longer exists; change to another one and start again"
         ) from None
     root = os.path.realpath(workspace_root(cwd))
-    extra = tuple(_directory(path) for path in options.add_dir)
+    extra = tuple(_resolve_directory(path) for path in options.add_dir)
     trusted, note = _trust(where, root)
     return LaunchContext(
         boundary=Boundary(
@@ -44,7 +44,7 @@ def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchConte
             cwd,
             os.path.realpath(where.home),
             extra,
-            _own(where, options),
+            _own_paths(where, options),
             trusts_repository=options.trust or trusted,
         ),
         where=where,
@@ -56,7 +56,7 @@ def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchConte
 
 
 def refresh_launch(launch: LaunchContext, options: Options) -> LaunchContext:
-    """Return the launch context with what the user has decided about trust since."""
+    """Return the launch context with the trust decisions made since it was found."""
     trusted, note = _trust(launch.where, launch.boundary.root)
     trusted = options.trust or trusted
     return msgspec.structs.replace(
@@ -67,8 +67,8 @@ def refresh_launch(launch: LaunchContext, options: Options) -> LaunchContext:
     )
 
 
-def _own(where: Directories, options: Options) -> tuple[str, ...]:
-    """buddy's own folders and the settings file it was started with: protected wherever they lie."""
+def _own_paths(where: Directories, options: Options) -> tuple[str, ...]:
+    """Return buddy's own folders and the settings file in use: protected wherever they are."""
     folders = (where.config, where.data, where.state, where.cache)
     return tuple(os.path.realpath(path) for path in (*folders, options.config) if path)
 
@@ -78,13 +78,13 @@ def _trust(where: Directories, root: str) -> tuple[bool, str]:
         return False, ""
     from buddy.app.trust_state import (
         trust_of,
-    )  # most people have trusted nothing yet: 8 ms they need not pay
+    )  # saves 8 ms of start-up for everybody without trusted folders
 
     return trust_of(where, root)
 
 
 def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
-    """The settings of this run. Raises `ConfigError`."""
+    """Read the settings of this run. Raises `ConfigError`."""
     arguments: dict[str, Any] = {}
     if options.model:
         arguments["agent"] = {"model": options.model}
@@ -97,7 +97,7 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
         environment=launch.environment,
         arguments=arguments,
         user_file=options.config,
-        saved_keys=lambda: saved_keys(launch.where),
+        saved_keys=lambda: read_saved_keys(launch.where),
     )
     servers = ", ".join(sorted(loaded.settings.mcp_servers))
     if not servers:
@@ -106,9 +106,14 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
     return msgspec.structs.replace(loaded, warnings=(*loaded.warnings, note))
 
 
-def saved_keys(where: Directories) -> Container[str]:
-    """The providers whose key `buddy login` saved, in its file or in the keyring. Raises `ConfigError`."""
-    from buddy.llm.keys import FILE_NAME, CredentialsError, read_credentials  # only without a model
+def read_saved_keys(where: Directories) -> Container[str]:
+    """Return the providers whose key `buddy login` saved, in its file or the keyring. Raises
+    `ConfigError`."""
+    from buddy.llm.keys import (  # only needed when no model is set
+        FILE_NAME,
+        CredentialsError,
+        read_credentials,
+    )
 
     try:
         return read_credentials(os.path.join(where.data, FILE_NAME), warn=lambda _: None)
@@ -116,7 +121,7 @@ def saved_keys(where: Directories) -> Container[str]:
         raise ConfigError(str(error)) from error
 
 
-def _directory(path: str) -> str:
+def _resolve_directory(path: str) -> str:
     real = os.path.realpath(path)
     if not os.path.isdir(real):
         raise UsageError(f"--add-dir: {path!r} is not a directory")
@@ -124,7 +129,7 @@ def _directory(path: str) -> str:
 
 
 def check_yolo(options: Options, environment: Mapping[str, str]) -> None:
-    """Raises `UsageError` for yolo as root where nothing contains what a model may do."""
+    """Raise `UsageError` for yolo as root outside a container."""
     is_container = (
         os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "container" in environment
     )

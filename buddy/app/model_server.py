@@ -1,4 +1,4 @@
-"""A model server of the person's own: asked in the background for its models and their context."""
+"""The user's own model server: its models and their context, queried in the background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMED = 4
 
 
 class ModelServer:
-    """The server at one address, with one key. `client_for` makes its HTTP client when it is asked."""
+    """The server at one address, with one key. `client_for` makes its HTTP client on the first request."""
 
     def __init__(
         self,
@@ -41,28 +41,28 @@ class ModelServer:
         self.is_context_needed = not configured
 
     async def list(self) -> tuple[ServerModel, ...]:
-        """Its models, asked once. Raises `ProviderError`."""
-        from buddy.llm.local_servers import list_models  # only for servers of the person's own
+        """Return its models, queried once. Raises `ProviderError`."""
+        from buddy.llm.local_servers import list_models  # only needed for the user's own servers
 
         async with self._asking:
             if not self.models:
                 self.is_unasked = False
-                client, headers = await self._ready()
+                client, headers = await self._connect()
                 self.models = await list_models(client, self._listing_url(), headers, self.host)
             return self.models
 
     async def measure(self, access: ModelAccess) -> None:
-        """Put the context the server has for this model into its window, where nothing is configured. Says
-        nothing of failures: the first request does."""
+        """Set the window to the server's context for this model unless one is configured. A failure is
+        ignored: the first request reports it."""
         from buddy.llm.local_servers import context_of
 
         window = access.window
         window.asked = True
         try:
             models = await self.list()
-            known = next((one.context for one in models if one.name == access.model), 0)
+            known = next((entry.context for entry in models if entry.name == access.model), 0)
             if not known and not self._configured:
-                client, headers = await self._ready()
+                client, headers = await self._connect()
                 known = await context_of(client, self._listing_url(), headers, self.host, access.model)
         except ProviderError:
             return
@@ -72,18 +72,18 @@ class ModelServer:
             window.limit, window.guessed = known, False
             window.reserve = min(window.reserve, known // 4)
 
-    async def missing(self, model: str) -> str:
-        """Why the server can't answer with a model, "" when it lists it or lists nothing."""
+    async def explain_missing(self, model: str) -> str:
+        """Explain that the server does not have a model; "" when it lists the model or lists nothing."""
         try:
-            names = [one.name for one in await self.list()]
+            names = [entry.name for entry in await self.list()]
         except ProviderError as error:
             return error.message if error.kind == "auth" else ""
         if not names or model in names:
             return ""
-        from difflib import get_close_matches  # 1 ms that only a missing model needs
+        from difflib import get_close_matches  # 1 ms, only needed for a missing model
 
         near = get_close_matches(model, names, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"it has {_few(names)}"
+        hint = f"did you mean {near[0]}?" if near else f"it has {_shorten(names)}"
         return f"{self.host} has no model {model!r}; {hint}"
 
     async def aclose(self) -> None:
@@ -91,7 +91,7 @@ class ModelServer:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _ready(self) -> tuple[HttpClient, dict[str, str]]:
+    async def _connect(self) -> tuple[HttpClient, dict[str, str]]:
         key = await self._key.resolve()
         if self._client is None:
             self._client = self._client_for(self._endpoint, self._environment)
@@ -106,5 +106,5 @@ class ModelServer:
         return base if self._wire != "anthropic" or base.endswith("/v1") else f"{base}/v1"
 
 
-def _few(names: list[str]) -> str:
+def _shorten(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")

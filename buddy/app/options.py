@@ -6,7 +6,7 @@ import msgspec
 
 
 class UsageError(Exception):
-    """Arguments buddy can't use: one line for the user, exit code 2."""
+    """Unusable arguments: one line for the user, exit code 2."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -47,5 +47,5 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The session to resume, "" for a new one."""
+        """Return the session to resume, "" for a new one."""
         return self.resume or ("last" if self.resume_last else "")

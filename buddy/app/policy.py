@@ -1,4 +1,4 @@
-"""The policy a run begins with: mode, rules and remembered grants, and the facts about calls it judges."""
+"""The policy at the start of a run (mode, rules, remembered grants), and the facts it judges calls by."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 
-def policy_of(
+def build_policy(
     settings: Settings, options: Options, rules: RuleSet, session: OpenSession, *, trusted: bool
 ) -> Policy:
-    """The policy. `trusted`: the person trusts the project. Raises `UsageError` for an unknown mode."""
+    """Build the policy. `trusted` tells whether the user trusts the project. Raises `UsageError` for an
+    unknown mode."""
     policy = Policy(rules, trusted=trusted, yolo_allowed=options.permission_mode == "yolo")
     policy.set_mode(mode_of(options.permission_mode or settings.permissions.mode))
     grants = [change.grant for change in session.loaded.state.grants if change.grant is not None]
@@ -45,7 +46,7 @@ def policy_of(
 
 
 def mode_of(name: str) -> Mode:
-    """The permission mode of a name. Raises `UsageError`."""
+    """Return the permission mode of this name. Raises `UsageError`."""
     mode = mode_by_name(name)
     if mode is None:
         raise UsageError(f"--permission-mode is one of {', '.join(MODES)}; found {name!r}")
@@ -56,7 +57,7 @@ MAX_NAMED = 5
 
 
 class RuleFiles:
-    """Loading and saving of permission rules."""
+    """Loads and saves permission rules."""
 
     def __init__(self, launch: LaunchContext, loaded: LoadedSettings) -> None:
         self._launch = launch
@@ -65,8 +66,8 @@ class RuleFiles:
         self.errors: tuple[str, ...] = ()
 
     def load(self, allowed: Sequence[str]) -> RuleSet:
-        """All rules in force: the person's, those of `--allow`, and what a trusted project adds (which can
-        only tighten, or allow inside the sandbox)."""
+        """Return all rules in force: the user's, those of `--allow`, and those of a trusted project, which
+        can only tighten or allow inside the sandbox."""
         settings = self._loaded.settings
         permissions = settings.permissions
         lists = {
@@ -74,32 +75,32 @@ class RuleFiles:
             "ask": [*permissions.ask],
             "deny": [*permissions.deny],
         }
-        found = rules_of_tables(settings.rule, "user", "your rules")
-        found = found.merge(rules_of_claude(lists, "user", "your permissions"))
-        found = found.merge(self._saved_rules())
+        rules = rules_of_tables(settings.rule, "user", "your rules")
+        rules = rules.merge(rules_of_claude(lists, "user", "your permissions"))
+        rules = rules.merge(self._load_saved())
         if self._loaded.permission_error:
-            found = found.merge(unreadable("your settings", self._loaded.permission_error))
+            rules = rules.merge(unreadable("your settings", self._loaded.permission_error))
         if self._loaded.project and self._launch.trusted:
-            found = found.merge(self._project())
-        self.errors = found.errors
-        return found
+            rules = rules.merge(self._project())
+        self.errors = rules.errors
+        return rules
 
-    def _saved_rules(self) -> RuleSet:
-        """The rules buddy saved. Those of an older version name no project: they were given in one and would
-        hold in all, so the person is asked again."""
-        found = rules_of_tables(self._loaded.saved_rules, "saved", self._saved)
-        unused = tuple(rule for rule in found.rules if _holds_everywhere(rule))
+    def _load_saved(self) -> RuleSet:
+        """Return the rules buddy saved. Rules of an older version name no project: they were given in one
+        project but would apply in all, so they are unused and the user is asked again."""
+        saved = rules_of_tables(self._loaded.saved_rules, "saved", self._saved)
+        unused = tuple(rule for rule in saved.rules if _holds_everywhere(rule))
         if not unused:
-            return found
+            return saved
         names = ", ".join(rule.what for rule in unused[:MAX_NAMED])
         more = f" and {len(unused) - MAX_NAMED} more" if len(unused) > MAX_NAMED else ""
         note = (
-            f"{self._saved}: {format_count(len(unused), 'rule')} saved by an older version would hold in "
+            f"{self._saved}: {format_count(len(unused), 'rule')} saved by an older version would apply in "
             f"every project, so you are asked again: {names}{more}. Answer p to save them for a project; "
             "/permissions remove N deletes the old ones"
         )
-        kept = tuple(rule for rule in found.rules if rule not in unused)
-        return RuleSet(kept, (*found.errors, note), found.broken, unused)
+        used = tuple(rule for rule in saved.rules if rule not in unused)
+        return RuleSet(used, (*saved.errors, note), saved.broken, unused)
 
     def _project(self) -> RuleSet:
         path = self._loaded.project
@@ -112,52 +113,53 @@ class RuleFiles:
         )
 
     def save(self, rules: Sequence[Rule]) -> None:
-        """Keep rules for good, in buddy's own settings file; nobody else's edit of it is lost. Raises
+        """Save rules permanently in buddy's own settings file, without losing concurrent edits. Raises
         `ConfigError`."""
 
-        def added(table: dict[str, Any]) -> None:
+        def add(table: dict[str, Any]) -> None:
             known = list(table.get("rule", []))
             table["rule"] = known + [new for new in map(as_table, rules) if new not in known]
 
-        change_settings(self._saved, added)
+        change_settings(self._saved, add)
 
     def forget(self, rule: Rule) -> None:
         """Delete a saved rule from buddy's own settings file. Raises `ConfigError`."""
 
-        def removed(table: dict[str, Any]) -> None:
+        def remove(table: dict[str, Any]) -> None:
             tables = cast(list[object], table.get("rule", []))
-            table["rule"] = [one for one in tables if not _is_table_of(one, rule)]
+            table["rule"] = [saved for saved in tables if not _is_table_of(saved, rule)]
 
-        change_settings(self._saved, removed)
+        change_settings(self._saved, remove)
 
 
 def _holds_everywhere(rule: Rule) -> bool:
-    """Tell whether a saved rule allows something in all projects that was shown in one. A path or a host is
-    its own place."""
+    """Tell whether a saved rule allows in all projects what the user was asked about in one. A path or a host
+    limits a rule by itself."""
     bound = rule.project or rule.path.startswith(("/", "~")) or rule.host
     return rule.decision == "allow" and not bound
 
 
 def _is_table_of(table: object, rule: Rule) -> bool:
     same = rules_of_tables([table], "saved", "").rules
-    return any(msgspec.structs.replace(one, source=rule.source) == rule for one in same)
+    return any(msgspec.structs.replace(parsed, source=rule.source) == rule for parsed in same)
 
 
 def save_model(launch: LaunchContext, loaded: LoadedSettings, model: str) -> None:
-    """Start with this model from now on, until the person's own file names another. Raises `ConfigError`."""
+    """Make this the model of later runs, unless the user's own file names one. Raises `ConfigError`."""
     path = os.path.join(launch.where.config, "settings.toml")
     change_settings(path, lambda table: remember_model(table, model, loaded.own_model))
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change buddy's own settings file; nobody else's edit of it is lost. Raises `ConfigError`."""
+    """Change buddy's own settings file under a lock, without losing concurrent edits. Raises
+    `ConfigError`."""
     try:
         make_private_folders(os.path.dirname(path))
-        with open(f"{path}.lock", "a", encoding="utf-8", opener=_private) as lock:
+        with open(f"{path}.lock", "a", encoding="utf-8", opener=_open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             table = read_table(path, required=False) or {}
             change(table)
@@ -167,10 +169,10 @@ def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None
 
 
 def write_settings(path: str, table: dict[str, Any]) -> None:
-    """Replace a settings file of buddy's own, whole or not at all. Raises `ConfigError`."""
-    import tomli_w  # here: most runs save no settings
+    """Replace buddy's own settings file atomically. Raises `ConfigError`."""
+    import tomli_w  # imported here: most runs save no settings
 
-    first = "# Saved by buddy; your own settings belong into buddy.toml beside this file.\n\n"
+    first = "# Saved by buddy; put your own settings in buddy.toml beside this file.\n\n"
     try:
         replace_file(path, (first + tomli_w.dumps(table)).encode())
     except OSError as error:
@@ -183,12 +185,14 @@ def _lists(permissions: object) -> dict[str, Any]:
     return {key: permissions[key] for key in ("allow", "ask", "deny") if key in permissions}
 
 
-def remember_judged(approved: Approved) -> Callable[[str, Facts], None]:
-    """Return a function that records what a call was judged by: the places its paths lead to and the content
-    of its scripts (tools refuse when these have changed), and the environment a command that only reads must
-    run with."""
+def fact_recorder(approved: Approved) -> Callable[[str, Facts], None]:
+    """Return a function that records the basis of a judgement, so that tools refuse when it has changed.
 
-    def judged(call_id: str, facts: Facts) -> None:
+    Recorded are the targets of the call's paths, the content of its scripts, and the environment that a
+    read-only command must run with.
+    """
+
+    def record(call_id: str, facts: Facts) -> None:
         started = (facts.folder,) if facts.folder is not None else ()
         for located in (*facts.reads, *facts.writes, *started):
             approved.remember(call_id, located.given, located.real)
@@ -197,7 +201,7 @@ def remember_judged(approved: Approved) -> Callable[[str, Facts], None]:
             approved.remember_scripts(call_id, facts.shell, facts.scripts)
         approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})
 
-    return judged
+    return record
 
 
 SHELL_TOOL = "run_shell"
@@ -205,8 +209,8 @@ SEARCH_TOOL = "web_search"
 
 
 class Judge:
-    """Looks at calls. `search_path`: the PATH that commands will run with, "" for the trusted one;
-    `sandbox`: what commands are confined by."""
+    """Collects facts about calls. `search_path` is the PATH of commands, "" for the trusted one; `sandbox`
+    returns the sandbox that commands run in."""
 
     def __init__(
         self,
@@ -224,7 +228,7 @@ class Judge:
         """Collect what the policy needs to know about a call. Raises `ToolError` for an impossible path."""
         survey = tool.survey(self._boundary, arguments) if tool.survey is not None else NO_SURVEY
         if tool.name == SEARCH_TOOL:
-            return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))
+            return facts_of(tool, arguments, self._boundary, hook=_suspicious_search(arguments.query))
         if tool.name != SHELL_TOOL:
             host, hook = _address(arguments)
             return facts_of(
@@ -238,12 +242,12 @@ class Judge:
             )
         if self._analyse is None:
             from buddy.app.shell_judge import (
-                ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
+                ShellJudge,  # tree-sitter and its tables take 20 ms, so only with the first command
             )
 
             self._analyse = ShellJudge(self._search_path).analyse
         boundary = self._boundary
-        if arguments.cwd:  # as the tool reads it: "~" and links
+        if arguments.cwd:  # resolved as the tool does: "~" and links
             started = locate(boundary, arguments.cwd).real
             boundary = msgspec.structs.replace(boundary, cwd=started)
         analysis = self._analyse(arguments.command, boundary)
@@ -261,19 +265,22 @@ class Judge:
 
 
 def _address(arguments: Any) -> tuple[str, HookOpinion | None]:
-    """The host a call goes to, and why a person must look at what it sends; ("", None) for most tools.
-    Raises `ToolError` for an address nobody fetches, so that nobody is asked about it."""
+    """Return the host a call goes to, and the opinion that the user must look at what it sends; ("", None)
+    for most tools.
+
+    Raises `ToolError` for an address that is never fetched, so that nobody is asked about it.
+    """
     url: object = getattr(arguments, "url", "")
     if not isinstance(url, str) or not url:
         return "", None
-    judged = judge_url(url)
-    if isinstance(judged, Refused):
-        raise ToolError(judged.reason)
+    target = judge_url(url)
+    if isinstance(target, Refused):
+        raise ToolError(target.reason)
     reason = suspicious_url(url)
-    return judged.host, HookOpinion("ask", f"{judged.shown}: {reason}") if reason else None
+    return target.host, HookOpinion("ask", f"{target.shown}: {reason}") if reason else None
 
 
-def _sought(query: str) -> HookOpinion | None:
-    """Why a person must look at what is searched for: it goes to strangers, like an address."""
+def _suspicious_search(query: str) -> HookOpinion | None:
+    """Return the opinion that the user must look at a search: its words go to strangers, like an address."""
     reason = suspicious_url(f"https://search.invalid/?q={quote(query, safe='')}")
     return HookOpinion("ask", f"the search {visible(query)}: {reason}") if reason else None

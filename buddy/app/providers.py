@@ -1,4 +1,4 @@
-"""Models by the person's name for them: profile → route → key → lane, each made once and shared by all
+"""Models by the user's name for them: profile → route → key → lane, each made once and shared by all
 tasks."""
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ KeyOf = Callable[[], Awaitable[str]]
 
 
 class DirectLane(Protocol):
-    """A provider with connections of its own."""
+    """A provider with its own connections."""
 
     @property
     def lane(self) -> str:
-        """The wire format's name."""
+        """Return the name of the wire format."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces."""
+        """Stream the reply."""
         ...
 
     async def aclose(self) -> None:
@@ -62,7 +62,8 @@ class DirectLane(Protocol):
 
 
 def direct_lane(wire: Wire, endpoint: Endpoint, client: Callable[[Endpoint], HttpClient]) -> DirectLane:
-    """The lane to a provider's own endpoint. Importing each takes 3 ms."""
+    """Return the lane to a provider's own endpoint."""
+    # Each import takes 3 ms; only one is needed.
     if wire == "anthropic":
         from buddy.llm.direct.anthropic import Anthropic
 
@@ -73,7 +74,7 @@ def direct_lane(wire: Wire, endpoint: Endpoint, client: Callable[[Endpoint], Htt
 
 
 class LitellmLanes(NamedTuple):
-    """Makes lanes through litellm, one library for all. `begin`: import it in the background, or go on."""
+    """Makes lanes through litellm, one library for all. `begin` starts its import in the background."""
 
     make: Callable[[Route, KeyOf], Provider]
     begin: Callable[[], None]
@@ -81,14 +82,17 @@ class LitellmLanes(NamedTuple):
 
 
 def litellm_lanes(timeout_s: float) -> LitellmLanes:
-    """Its own code takes 4 ms; litellm comes later, with the first request at the latest."""
+    """Return the maker of litellm lanes. Its own code loads in 4 ms; litellm itself loads with the first
+    request at the latest."""
     from buddy.llm.litellm_lane.loader import LitellmLibrary
     from buddy.llm.litellm_lane.provider import LitellmProvider
 
     library = LitellmLibrary()
 
-    def make(found: Route, key: KeyOf) -> Provider:
-        return LitellmProvider(library, key=key, base_url=found.base_url, api=found.api, timeout_s=timeout_s)
+    def make(target: Route, key: KeyOf) -> Provider:
+        return LitellmProvider(
+            library, key=key, base_url=target.base_url, api=target.api, timeout_s=timeout_s
+        )
 
     return LitellmLanes(make, library.start, library)
 
@@ -97,13 +101,13 @@ DEFAULT_RESERVE = 16_384
 """Tokens kept free for a reply when the catalogue does not know its maximum."""
 
 
-def catalogue() -> Catalogue:
-    """The models that ship with buddy."""
+def load_catalogue() -> Catalogue:
+    """Read the catalogue of models that ships with buddy."""
     return read_catalogue(template_path("models.toml"))
 
 
-class _Unset:
-    """Stands where a model would: says what is missing."""
+class _NoModel:
+    """A provider that stands in for a missing model and explains what is missing."""
 
     lane = "none"
 
@@ -111,27 +115,27 @@ class _Unset:
         self._why = why
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Never a piece."""
+        """Raise the reason."""
         if self._why:
             raise ProviderError("auth", self._why)
         yield Alive()
 
 
-class _Made(NamedTuple):
+class _BuiltModel(NamedTuple):
     access: ModelAccess
     key: ProfileKey
     server: ModelServer | None
 
 
 class Models:
-    """The models of one run. Lanes are made when a model is first asked for."""
+    """The models of one run. A lane is made when its model is first requested."""
 
     def __init__(self, settings: Settings, launch: LaunchContext) -> None:
         self._settings = settings
         self._launch = launch
         self._catalogue: Catalogue | None = None
         self._litellm: LitellmLanes | None = None
-        self._made: dict[str, _Made] = {}
+        self._built: dict[str, _BuiltModel] = {}
         self._keys: dict[KeySource, ProfileKey] = {}
         self._lanes: list[DirectLane] = []
         self._governors: dict[tuple[str, str, KeySource], Governor] = {}
@@ -139,24 +143,24 @@ class Models:
         self._asking: set[asyncio.Task[None]] = set()
 
     def access(self, name: str) -> ModelAccess:
-        """The model of this name, "" for the default. Raises `ConfigError` that says what to do."""
-        return self._of(name).access
+        """Return the model of this name, "" for the default. Raises `ConfigError` that says what to do."""
+        return self._build_once(name).access
 
-    def _of(self, name: str) -> _Made:
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+    def _build_once(self, name: str) -> _BuiltModel:
+        if name not in self._built:
+            self._built[name] = self._make(name)
+        return self._built[name]
 
     def access_or_explain(self, name: str) -> ModelAccess:
-        """The model of this name; where there is none, one whose every reply is the reason, so that a
-        terminal can be opened and read before anything is set."""
+        """Return the model of this name; if there is none, one that answers every request with the reason, so
+        that the screen opens before anything is configured."""
         try:
             return self.access(name)
         except ConfigError as error:
             return ModelAccess(
                 name="no model",
                 model=name,
-                provider=_Unset(str(error)),
+                provider=_NoModel(str(error)),
                 window=Window(GUESSED_CONTEXT, guessed=True, reserve=0),
                 price=lambda _usage: None,
                 sampling=Sampling(),
@@ -164,10 +168,10 @@ class Models:
             )
 
     async def problem(self, name: str) -> str:
-        """Why this model can't be asked: no such model, no key; "" when it can. Where it may need no key,
-        none is looked for before a request is made."""
+        """Explain why this model can't be used (unknown model, missing key); "" when it can. An optional key
+        is not looked up before a request."""
         try:
-            made = self._of(name)
+            made = self._build_once(name)
             if not made.key.is_optional:
                 await made.key.resolve()
         except ConfigError as error:
@@ -176,12 +180,12 @@ class Models:
             return error.message
         is_typed = name not in ("", self._settings.api.model, *self._settings.models)
         if is_typed and made.server is not None:
-            return await made.server.missing(made.access.model)
+            return await made.server.explain_missing(made.access.model)
         return ""
 
     async def require_key(self, name: str) -> None:
-        """Raise `ConfigError` where this model needs a key and there is none."""
-        key = self._of(name).key
+        """Raise `ConfigError` when this model needs a key and there is none."""
+        key = self._build_once(name).key
         if key.is_optional:
             return
         try:
@@ -189,14 +193,14 @@ class Models:
         except ProviderError as error:
             raise ConfigError(error.message) from error
 
-    def key_launch(self, name: str) -> str:
-        """Return the source of this model's key, in words; "" where there is none. Raises `ConfigError`."""
-        return self._of(name).key.place
+    def key_source(self, name: str) -> str:
+        """Return the source of this model's key for display, "" when there is none. Raises `ConfigError`."""
+        return self._build_once(name).key.place
 
     async def server_problem(self, name: str) -> tuple[str, str]:
-        """The address of this model's own server ("" for a provider's), and why it can't answer with it.
-        Raises `ConfigError`."""
-        made = self._of(name)
+        """Return the address of this model's own server ("" for a provider's), and why it can't answer with
+        the model. Raises `ConfigError`."""
+        made = self._build_once(name)
         if made.server is None:
             return "", ""
         try:
@@ -204,43 +208,45 @@ class Models:
         except ProviderError as error:
             return made.server.base_url, error.message
         await made.server.measure(made.access)
-        return made.server.base_url, await made.server.missing(made.access.model)
+        return made.server.base_url, await made.server.explain_missing(made.access.model)
 
-    def served(self, name: str) -> tuple[str, ...]:
-        """The models of this model's own server, as far as it was asked."""
+    def list_served(self, name: str) -> tuple[str, ...]:
+        """Return the models of this model's own server, as far as they are known."""
         try:
-            server = self._of(name).server
+            server = self._build_once(name).server
         except ConfigError:
             return ()
-        return tuple(one.name for one in server.models) if server is not None else ()
+        return tuple(entry.name for entry in server.models) if server is not None else ()
 
     def own_servers(self) -> tuple[ModelServer, ...]:
-        """The servers of the person's own that the default model and the profiles name, each once."""
+        """Return the user's own servers that the default model and the profiles name, each once."""
         servers: list[ModelServer] = []
         for name in ("", *self._settings.models):
             try:
-                server = self._of(name).server
+                server = self._build_once(name).server
             except ConfigError:
-                continue  # `buddy doctor` says it
+                continue  # `buddy doctor` reports it
             if server is not None and server not in servers:
                 servers.append(server)
         return tuple(servers)
 
     async def prepare(self, name: str, *, offers_models: bool) -> None:
-        """Begin in the background what the first request would wait seconds for, when this model can be
-        asked: litellm, where one in use needs it; and ask a server of the person's own for its models, where
-        somebody may choose among them or the context is not configured."""
+        """Start in the background what would delay the first request.
+
+        That is the import of litellm, and for the user's own server the list of its models, when somebody may
+        choose among them or the context is not configured.
+        """
         if self._litellm is not None and not await self.problem(name):
             self._litellm.begin()
         try:
-            made = self._of(name)
+            made = self._build_once(name)
             if made.server is not None and (offers_models or made.server.is_context_needed):
                 self._measure(made)
         except ConfigError:
-            return  # the first request says it
+            return  # the first request reports it
 
-    def _measure(self, made: _Made) -> None:
-        """Ask the model's own server in the background how much context it has, once."""
+    def _measure(self, made: _BuiltModel) -> None:
+        """Query the model's own server once, in the background, for its context."""
         if made.server is None or not made.server.is_unasked:
             return
         task = asyncio.get_running_loop().create_task(made.server.measure(made.access))
@@ -258,94 +264,98 @@ class Models:
             await lane.aclose()
 
     def keys(self) -> list[str]:
-        """Keys in use and those of the environment, to be kept out of everything that is written: a prompt is
-        written before the request that needs the key."""
+        """Return keys in use and in the environment, which must not appear in anything that is written.
+
+        The environment's are included because a prompt is written before the request that needs the key.
+        """
         used = [value for key in list(self._keys.values()) for value in key.used]
-        return list(dict.fromkeys([*used, *self._given_keys]))
+        return list(dict.fromkeys([*used, *self._environment_keys]))
 
     @cached_property
-    def _given_keys(self) -> tuple[str, ...]:
-        given = (self._launch.environment.get(name, "") for name in self.key_names)
-        return tuple(filter(None, given))
+    def _environment_keys(self) -> tuple[str, ...]:
+        values = (self._launch.environment.get(name, "") for name in self.key_names)
+        return tuple(filter(None, values))
 
     @cached_property
     def _keyring(self) -> Keyring | None:
-        """None where the extra is not installed: no request has to wait for a thread that says so."""
+        """Return None when the extra is not installed, so that no request waits for a thread only to learn
+        that."""
         return Keyring() if importlib.util.find_spec("keyring") else None
 
     @cached_property
     def key_names(self) -> frozenset[str]:
-        """Environment variables that hold keys: children never see them."""
+        """Return the environment variables that hold keys; child processes never see them."""
         profiles = (self._settings.api, *self._settings.models.values())
-        known = {profile.api_key_env for profile in profiles} | {
+        catalogue = {profile.api_key_env for profile in profiles} | {
             provider.key_env for provider in self.known().providers.values()
         }
-        return frozenset(known - {""})
+        return frozenset(catalogue - {""})
 
     def known(self) -> Catalogue:
-        """The catalogue, read once."""
+        """Return the catalogue, read once."""
         if self._catalogue is None:
-            self._catalogue = catalogue()
+            self._catalogue = load_catalogue()
         return self._catalogue
 
-    def _make(self, name: str) -> _Made:
+    def _make(self, name: str) -> _BuiltModel:
         profile = profile_of(self._settings, name)
         if not profile.model:
             raise ConfigError(
                 "no model is chosen: start with buddy -m anthropic/claude-sonnet-5-5, "
-                "or run buddy init to keep a choice; buddy demo needs none"
+                "or run buddy init to save a choice; buddy demo needs none"
             )
         try:
-            found = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
+            target = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
         except UnknownModelError as error:
             raise ConfigError(str(error)) from error
-        key = self._key(found, profile)
-        lane = self._lane(found, key)
+        key = self._key(target, profile)
+        lane = self._lane(target, key)
         access = ModelAccess(
             name=name or profile.model,
-            model=found.model,
+            model=target.model,
             provider=KeyedProvider(WatchedProvider(lane, self._limits()), key, self.keys),
-            window=self._window(found, profile),
-            price=_price(found.match),
+            window=self._window(target, profile),
+            price=_price(target.match),
             sampling=self._sampling(profile),
-            governor=self._governor(found, profile, key),
-            library=self._litellm.library if self._litellm and found.lane == "litellm" else None,
+            governor=self._governor(target, profile, key),
+            library=self._litellm.library if self._litellm and target.lane == "litellm" else None,
         )
-        return _Made(access, key, self._server(found, profile, key))
+        return _BuiltModel(access, key, self._server(target, profile, key))
 
-    def _governor(self, found: Route, profile: Profile, key: ProfileKey) -> Governor:
-        """One for all names of a model that are asked for with the same key: limits are of both."""
-        address = (found.base_url or found.provider, found.model, self._source(found, profile))
+    def _governor(self, target: Route, profile: Profile, key: ProfileKey) -> Governor:
+        """Return the governor shared by all names of a model that use the same key: rate limits apply to the
+        pair."""
+        address = (target.base_url or target.provider, target.model, self._source(target, profile))
         if address not in self._governors:
             self._governors[address] = Governor(account=key)
         return self._governors[address]
 
-    def _server(self, found: Route, profile: Profile, key: ProfileKey) -> ModelServer | None:
-        """The server of the person's own that serves a model; None for a provider's address."""
-        if not found.base_url or not (profile.base_url or is_local(host_of(found.base_url))):
+    def _server(self, target: Route, profile: Profile, key: ProfileKey) -> ModelServer | None:
+        """Return the user's own server of a model, None for a provider's address."""
+        if not target.base_url or not (profile.base_url or is_local(host_of(target.base_url))):
             return None
-        source = msgspec.structs.replace(self._source(found, profile), provider="", default_env="")
-        if (found.base_url, source) not in self._servers:
+        source = msgspec.structs.replace(self._source(target, profile), provider="", default_env="")
+        if (target.base_url, source) not in self._servers:
             endpoint = Endpoint(
-                found.base_url, lambda: key.value, connect_s=min(5, self._settings.network.connect_s)
+                target.base_url, lambda: key.value, connect_s=min(5, self._settings.network.connect_s)
             )
-            self._servers[found.base_url, source] = ModelServer(
-                endpoint, key, client_for, self._launch.environment, found.wire, profile.context_limit
+            self._servers[target.base_url, source] = ModelServer(
+                endpoint, key, client_for, self._launch.environment, target.wire, profile.context_limit
             )
-        return self._servers[found.base_url, source]
+        return self._servers[target.base_url, source]
 
-    def _lane(self, found: Route, key: ProfileKey) -> Provider:
-        if found.lane == "litellm":
+    def _lane(self, target: Route, key: ProfileKey) -> Provider:
+        if target.lane == "litellm":
             if self._litellm is None:
                 self._litellm = litellm_lanes(self._settings.network.total_s)
-            return self._litellm.make(found, key.in_use)
+            return self._litellm.make(target, key.in_use)
         endpoint = Endpoint(
-            base_url=found.base_url,
+            base_url=target.base_url,
             key=lambda: key.value,
             connect_s=self._settings.network.connect_s,
-            max_output_tokens=found.match.info.max_output if found.match else 0,
+            max_output_tokens=target.match.info.max_output if target.match else 0,
         )
-        lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._launch.environment))
+        lane = direct_lane(target.wire, endpoint, lambda where: client_for(where, self._launch.environment))
         self._lanes.append(lane)
         return lane
 
@@ -353,10 +363,10 @@ class Models:
         network = self._settings.network
         return WatchLimits(network.first_token_s, network.idle_s, network.content_s, network.total_s)
 
-    def _key(self, found: Route, profile: Profile) -> ProfileKey:
-        """The key of a profile, one for all with the same source. An address of the person's own needs none
+    def _key(self, target: Route, profile: Profile) -> ProfileKey:
+        """Return the key of a profile, shared by all with the same source. The user's own address needs none
         unless the profile names one: local servers have none."""
-        source = self._source(found, profile)
+        source = self._source(target, profile)
         if source not in self._keys:
             resolver = KeyResolver(
                 source,
@@ -364,35 +374,35 @@ class Models:
                 credentials=os.path.join(self._launch.where.data, FILE_NAME),
                 warn=_warn,
                 keyring=self._keyring.read if self._keyring else None,
-                instead=self._other_model(found),
+                instead=self._other_model(target),
             )
             self._keys[source] = ProfileKey(resolver)
         return self._keys[source]
 
-    def _other_model(self, found: Route) -> str:
-        """A model of another provider, whose key is in the environment, in words; "" for none."""
+    def _other_model(self, target: Route) -> str:
+        """Return a hint at a model of another provider whose key is in the environment, "" for none."""
         other = first_model(self._launch.environment)
-        if other is None or other.model.partition("/")[0] == found.provider:
+        if other is None or other.model.partition("/")[0] == target.provider:
             return ""
         return f"{other.key_env} is set: -m {other.model}"
 
-    def _source(self, found: Route, profile: Profile) -> KeySource:
+    def _source(self, target: Route, profile: Profile) -> KeySource:
         own_address = bool(profile.base_url) and not profile.api_key_env
         return KeySource(
-            provider=found.provider,
-            default_env="" if own_address else found.key_env,
+            provider=target.provider,
+            default_env="" if own_address else target.key_env,
             env=profile.api_key_env,
             file=profile.api_key_file,
             command=profile.api_key_command,
             literal=profile.api_key,
         )
 
-    def _window(self, found: Route, profile: Profile) -> Window:
-        unknown = profile.context_limit == 0 and found.match is None
+    def _window(self, target: Route, profile: Profile) -> Window:
+        unknown = profile.context_limit == 0 and target.match is None
         limit = context_limit(
             profile.context_limit, self.known(), profile.model, _litellm_prices() if unknown else None
         )
-        reserve = found.match.info.max_output if found.match else 0
+        reserve = target.match.info.max_output if target.match else 0
         return Window(
             limit.limit,
             guessed=limit.source == "guess",
@@ -421,7 +431,7 @@ def _price(match: CatalogMatch | None) -> Price:
 
 
 def _litellm_prices() -> str | None:
-    """litellm's own table inside its wheel, found without importing it."""
+    """Return the path of litellm's own table in its package, without importing it."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:
         return None

@@ -1,4 +1,4 @@
-"""The sandbox of a run, as its calls and its front ends meet it."""
+"""The sandbox of a run, for its calls and its front ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 
 class RunSandbox:
-    """Joins the sandbox, the settings, and what the person opened by rules and grants."""
+    """The sandbox with the settings and with what the user opened by rules and grants."""
 
     def __init__(self, launch: LaunchContext, settings: Settings, policy: Policy, approved: Approved) -> None:
         self._settings = settings.sandbox
@@ -29,18 +29,19 @@ class RunSandbox:
         self._policy = policy
         self._boundary = launch.boundary
         self._permitted: dict[str, None] = {}
-        self._left = 0
+        self._unconfined_calls = 0
         cache = os.path.join(launch.where.cache, "sandbox", launch.boundary.root.strip("/").replace("/", "-"))
         records = os.path.join(launch.where.state, "sandbox")
         self.handle = SandboxHandle(self._rules, cache=cache, records=records)
 
     @property
     def status(self) -> SandboxStatus:
-        """The level in force, as far as it is known by now."""
+        """Return the level in force, as far as it is known."""
         return self.handle.status
 
     async def prepare(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
-        """Get ready for a call of this tool. Raises `ToolError` where a sandbox is demanded and missing."""
+        """Prepare the sandbox for a call of this tool. Raises `ToolError` when a required sandbox is
+        missing."""
         if not tool.confined:
             return NO_SANDBOX
         status = await self.handle.look_around(boundary)
@@ -49,40 +50,40 @@ class RunSandbox:
         return status
 
     def confine(self, call_id: str, confinement: Confinement | None) -> None:
-        """Say how an allowed call is to be confined."""
+        """Set the confinement of an allowed call."""
         self._approved.confine(call_id, confinement)
 
     def confinement(self, call_id: str) -> Confinement | None:
-        """Return how it is confined."""
+        """Return the confinement of a call."""
         return self._approved.confinement(call_id)
 
     def note_allowed(self, call_id: str, facts: Facts) -> None:
-        """Remember what an allowed call may change that sandboxed commands may not."""
+        """Remember which protected names an allowed call may change."""
         self._permitted.update(dict.fromkeys(path.real for path in facts.writes if path.protected))
         if facts.anything and self.confinement(call_id) is None:
-            self._left += 1
+            self._unconfined_calls += 1
 
     def take_repairs(self) -> tuple[str, ...]:
-        """Return what was done about protected names that commands changed, a sentence each, once."""
+        """Return, once, a sentence for each protected name that a command changed and buddy restored."""
         return self.handle.take_put_back()
 
-    async def judge_left(self) -> tuple[str, ...]:
-        """Put back what commands of a killed session did to protected names; return notes for the person."""
-        told = await self.handle.judge_left(self._boundary.root)
-        return tuple(f"in a session that was killed, {restore_note(one)}" for one in told)
+    async def restore_left(self) -> tuple[str, ...]:
+        """Restore protected names that commands of a killed session changed; return notes for the user."""
+        repairs = await self.handle.judge_left(self._boundary.root)
+        return tuple(f"in a session that was killed, {restore_note(repair)}" for repair in repairs)
 
     def _rules(self) -> SandboxRules:
         boundary, settings, policy = self._boundary, self._settings, self._policy
         rules = (*policy.rules.rules, *(grant.rule for grant in policy.grants))
-        found = openings(rules, roots=(boundary.root,), home=boundary.home)
+        opened = openings(rules, roots=(boundary.root,), home=boundary.home)
         return SandboxRules(
             is_off=settings.level == "off",
-            writable=(*map(self._absolute, settings.write), *found.places),
-            hosts=(*settings.hosts, *found.hosts),
+            writable=(*map(self._absolute, settings.write), *opened.places),
+            hosts=(*settings.hosts, *opened.hosts),
             networks=settings.networks,
             hidden=self._hidden,
             permitted=tuple(self._permitted),
-            left=self._left,
+            left=self._unconfined_calls,
         )
 
     def _absolute(self, path: str) -> str:
@@ -90,6 +91,6 @@ class RunSandbox:
 
 
 def _key_files(settings: Settings, launch: LaunchContext) -> tuple[str, ...]:
-    """The files the profiles read their keys from."""
-    named = (profile.api_key_file for profile in (settings.api, *settings.models.values()))
-    return tuple(os.path.join(launch.boundary.cwd, os.path.expanduser(path)) for path in named if path)
+    """Return the files that the profiles read their keys from."""
+    paths = (profile.api_key_file for profile in (settings.api, *settings.models.values()))
+    return tuple(os.path.join(launch.boundary.cwd, os.path.expanduser(path)) for path in paths if path)

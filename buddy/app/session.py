@@ -1,4 +1,4 @@
-"""A session: everything of one run of buddy in one workspace, built once and taken down in reverse."""
+"""The session: everything of one run of buddy in one workspace, built once and closed in reverse order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.host import Limits
 from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
-from buddy.app.first_task import first_task, worktrees_again
+from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
-from buddy.app.leftovers import JobNews, what_was_left
+from buddy.app.leftovers import JobReporter, report_leftovers
 from buddy.app.options import Options
-from buddy.app.policy import Judge, RuleFiles, policy_of, remember_judged, save_model
+from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
 from buddy.config.loading import LoadedSettings
@@ -65,12 +65,12 @@ from buddy.workspace.worktrees.worktrees import Worktree, Worktrees
 DAY_S = 24 * 3600.0
 ATTENDED_WAIT_S = 120
 UNATTENDED_WAIT_S = 900
-"""How long a provider may ask to wait before the turn fails."""
+"""Longest wait a provider may ask for; a longer one fails the turn."""
 
 
 class Session:
-    """The services that front ends, tasks and tools share in one run. `attended`: a user is there to answer
-    questions; `notes`: what to tell the user when the session has opened."""
+    """The services that front ends, tasks and tools share in one run. `attended` tells whether a user is
+    there to answer; `notes` are for the user when the session has opened."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Session:
         self.instructions = _instructions(launch, settings)
         self.rules = RuleFiles(launch, loaded)
         allowed = self.rules.load(options.allow)
-        self.policy = policy_of(settings, options, allowed, journal, trusted=launch.trusted)
+        self.policy = build_policy(settings, options, allowed, journal, trusted=launch.trusted)
         self.tools = ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
         self.plugin_tools = PluginTools(
             os.path.join(root, ".buddyx", "ext"),
@@ -109,31 +109,31 @@ class Session:
         self.questions = Questions(attended=attended)
         self.sandbox = RunSandbox(launch, settings, self.policy, self.approved)
         self.children = _children(self)
-        self.job_news = JobNews(journal.writer)
-        self.jobs = Jobs(self.children, self.job_news.changed)
+        self.job_news = JobReporter(journal.writer)
+        self.jobs = Jobs(self.children, self.job_news.record)
         self.board = TaskBoard(_board_parts(self))
 
     @property
     def session_id(self) -> str:
-        """The id of the session on disk."""
+        """Return the id of the session on disk."""
         return self.journal.session_id
 
     @property
     def writer(self) -> SessionWriter:
-        """The writer of the journal."""
+        """Return the writer of the journal."""
         return self.journal.writer
 
     @property
     def instruction_names(self) -> tuple[str, ...]:
-        """The instruction files in force, as they are shown."""
+        """Return the instruction files in force, as displayed."""
         return tuple(file.label for file in self.instructions.files)
 
     def save_model(self, name: str) -> None:
-        """Start with this model from now on. Blocks; raises `ConfigError`."""
+        """Make this the model of later runs. Blocks; raises `ConfigError`."""
         save_model(self.launch, self.loaded, name)
 
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
-        """Expand a prompt for a task: the files it mentions are read as the task would read them."""
+        """Expand a prompt for a task: files it mentions are read with the task's services."""
         task = self.board.task(task_id)
         context = ToolContext(task_id, "", lambda _text: None, task.cancelled, task.services.services)
 
@@ -154,44 +154,46 @@ async def open_session(
     reference: str = "",
     attended: bool,
 ) -> AsyncGenerator[Session]:
-    """Open the session of a reference, or a new one for "". Leaving it cancels what runs, ends every child
-    and saves the session."""
+    """Open the session with this reference, or a new one for "". Leaving it cancels running turns, ends every
+    child process and saves the session."""
     guard_process()
     async with AsyncExitStack() as stack:
         journal = await (store.open(reference) if reference else store.create(headless=not attended))
-        kept, session_id = loaded.settings.session, journal.session_id
-        stack.push_async_callback(_forget_old, store, kept, session_id)
-        stack.push_async_callback(_empty, _trash(launch, store), store, kept, session_id)
+        limits, session_id = loaded.settings.session, journal.session_id
+        stack.push_async_callback(_forget_old, store, limits, session_id)
+        stack.push_async_callback(_empty_trash, _trash(launch, store), store, limits, session_id)
         stack.push_async_callback(journal.close)
         stack.push_async_callback(models.aclose)
         session = Session(
             launch, loaded, options, models=models, store=store, journal=journal, attended=attended
         )
         if reference:
-            await asyncio.to_thread(session.undo.entries)  # remove what a killed program left beside files
+            await asyncio.to_thread(session.undo.entries)  # also removes temporary files of a killed program
         await stack.enter_async_context(contextlib.aclosing(session.sandbox.handle))
+        # The order matters: the stack closes jobs before the processes they run in, and both before the
+        # sandbox.
         await stack.enter_async_context(session.children)
         await stack.enter_async_context(session.jobs)
-        put_back = await session.sandbox.judge_left()
+        repairs = await session.sandbox.restore_left()
         plugin_problems = (await asyncio.to_thread(session.plugin_tools.load)).problems
         board = await stack.enter_async_context(session.board)
         session.job_news.tell = board.hub.emit
         stack.callback(session.job_news.stop)
         if journal.loaded.tasks:
             board.restore(journal.loaded.tasks, journal.loaded.state.focus)
-            where = await worktrees_again(board)
+            places = await restore_worktrees(board)
         else:
-            where = await first_task(board, options)
+            places = await open_first_task(board, options)
         notes = [launch.trust_note, *loaded.warnings, *session.rules.errors, *session.instructions.notes]
-        notes += [*where, *put_back, *plugin_problems, *journal.loaded.problems]
-        lost = await what_was_left(journal, board) if reference else ()
+        notes += [*places, *repairs, *plugin_problems, *journal.loaded.problems]
+        leftovers = await report_leftovers(journal, board) if reference else ()
         notes.append(session.undo.unused_notice() if reference else "")
         if loaded.first_model:
             try:
                 await asyncio.to_thread(session.save_model, loaded.first_model)
             except ConfigError as error:
                 notes.append(f"the choice of model can't be saved: {error}")
-        session.notes = tuple(filter(None, (*notes, *lost)))
+        session.notes = tuple(filter(None, (*notes, *leftovers)))
         yield session
 
 
@@ -222,25 +224,25 @@ def _trash(launch: LaunchContext, store: SessionStore) -> Trash:
     return Trash(os.path.join(launch.boundary.root, ".buddyx", "trash"), store.trash_seal)
 
 
-async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) -> None:
-    """Delete sessions that are too old or too many, when this one ends. What can't be removed stays."""
+async def _forget_old(store: SessionStore, limits: SessionSettings, current: str) -> None:
+    """Delete sessions that are too old or too many, when this one ends. Failures are ignored."""
     with contextlib.suppress(OSError, FolderError):
         await asyncio.to_thread(
             store.forget_old,
-            max_age_s=kept.keep_days * DAY_S,
-            max_count=kept.keep_count,
+            max_age_s=limits.keep_days * DAY_S,
+            max_count=limits.keep_count,
             current=current,
         )
 
 
-async def _empty(trash: Trash, store: SessionStore, kept: SessionSettings, current: str) -> None:
-    """Empty the trash of what was deleted too long ago or exceeds its size, when a session ends; keep what
-    was deleted since the sessions in use began."""
+async def _empty_trash(trash: Trash, store: SessionStore, limits: SessionSettings, current: str) -> None:
+    """Empty the trash of deletions that are too old or exceed its size, when a session ends. What was deleted
+    since the sessions in use began stays."""
     with contextlib.suppress(OSError, FolderError):
         await asyncio.to_thread(
             trash.empty,
-            max_age_s=kept.trash_days * DAY_S,
-            max_bytes=kept.trash_mb * 1_000_000,
+            max_age_s=limits.trash_days * DAY_S,
+            max_bytes=limits.trash_mb * 1_000_000,
             before=lambda: store.in_use_since(current),
             now=time.time(),
         )
@@ -259,11 +261,11 @@ def _instructions(launch: LaunchContext, settings: Settings) -> Instructions:
 def _services(
     session: Session, launch: LaunchContext, instructions: Instructions
 ) -> Callable[[int], TaskServices]:
-    """Return a function that makes the services of a new task, by its number: what tools look up by type."""
+    """Return a function that makes the services of a new task, by its id: tools look them up by type."""
     settings, boundary = session.settings.tools, launch.boundary
     shared: dict[type, object] = {
-        type(one): one
-        for one in (
+        type(service): service
+        for service in (
             session.children,
             session.jobs,
             session.undo,
@@ -285,7 +287,7 @@ def _services(
     def of_task(views: FileViews, plan: Plan, folders: FolderInstructions) -> TaskServices:
         return TaskServices(
             services={**shared, FileViews: views, Plan: plan, FolderInstructions: folders},
-            copy=lambda _number: of_task(views.copy(), plan.copy(), folders.copy()),
+            copy=lambda _task_id: of_task(views.copy(), plan.copy(), folders.copy()),
             changes=lambda: changed_since(views, lambda real: os.path.relpath(real, boundary.cwd)),
             forget_shown=views.forget_shown,
         )
@@ -298,13 +300,13 @@ def _services(
         trusted=launch.trusted,
         known=tuple(file.path for file in instructions.files),
     )
-    return lambda _number: of_task(FileViews(), Plan(), FolderInstructions(folders))
+    return lambda _task_id: of_task(FileViews(), Plan(), FolderInstructions(folders))
 
 
 def _workspace(
     session: Session, launch: LaunchContext, instructions: Instructions, checkpoints: str
 ) -> Workspace:
-    """The tree of a launch context; `checkpoints` names the folder of its checkpoints."""
+    """Return the workspace of a launch context; `checkpoints` names the folder of its checkpoints."""
     boundary, journal = launch.boundary, session.journal
     judge = Judge(
         boundary, search_path=launch.environment.get("PATH", ""), sandbox=lambda: session.sandbox.status
@@ -329,9 +331,9 @@ def _workspace(
     )
 
 
-def _of_worktree(session: Session, tree: Worktree) -> Workspace:
-    """The session's workspace as if buddy had been started at the same folder of a worktree. Settings, trust
-    and plug-ins are the main tree's: a branch does not bring others."""
+def _workspace_of(session: Session, tree: Worktree) -> Workspace:
+    """Return the workspace as if buddy had been started in the same folder of a worktree. Settings, trust and
+    plug-ins stay those of the main tree: a branch must not bring its own."""
     launch = replace(
         session.launch,
         boundary=worktree_boundary(session.launch.boundary, session.journal.directory, tree),
@@ -342,8 +344,8 @@ def _of_worktree(session: Session, tree: Worktree) -> Workspace:
 
 
 def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundary:
-    """Return the boundary of a task in a worktree: the worktree, the folders added with --add-dir, and the
-    long outputs of its own commands, which lie in the session's directory."""
+    """Return the boundary of a task in a worktree: the worktree, the folders of --add-dir, and the session's
+    folder with the long outputs of its commands."""
     below = os.path.relpath(main.cwd, main.root)
     cwd = os.path.normpath(os.path.join(tree.path, below))
     return Boundary(
@@ -358,10 +360,10 @@ def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundar
 
 
 def _outside_environment(launch: LaunchContext) -> dict[str, str]:
-    """The environment without PATH entries in the main tree: what a task can write there must not become
-    git here."""
+    """Return the environment without PATH entries in the main tree: a file a task can write there must not be
+    run as git."""
     folders = launch.environment.get("PATH", "").split(":")
-    outside = [one for one in folders if not is_beneath(os.path.realpath(one), launch.boundary.root)]
+    outside = [path for path in folders if not is_beneath(os.path.realpath(path), launch.boundary.root)]
     return {**launch.environment, "PATH": ":".join(outside)}
 
 
@@ -374,7 +376,7 @@ def _board_parts(session: Session) -> BoardParts:
         tools=session.tools,
         model=models.access_or_explain if attended else models.access,
         policy=session.policy,
-        note_facts=remember_judged(session.approved),
+        note_facts=fact_recorder(session.approved),
         sandboxing=session.sandbox,
         journal=session.writer,
         cache=ToolCache(time.monotonic),
@@ -398,7 +400,7 @@ def _board_parts(session: Session) -> BoardParts:
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),
             _outside_environment(launch),
-            lambda tree: _of_worktree(session, tree),
+            lambda tree: _workspace_of(session, tree),
             session.writer.workspace_seal.derive("worktrees"),
         ),
     )

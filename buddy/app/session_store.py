@@ -15,11 +15,12 @@ from buddy.sessions.store import SessionStore
 KEEP_ELSEWHERE = "set BUDDY_SESSION_DIRECTORY (or [session] directory) to a folder you can write to"
 
 
-def session_store(
+def open_store(
     launch: LaunchContext, settings: Settings, tell: Callable[[str], None], *, root: str = ""
 ) -> SessionStore:
-    """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again.
-    Raises `ConfigError` where the key of the sessions can't be had, which lies apart from them."""
+    """Return the store of this workspace, or one in `root`. `tell` receives NOT SAVED and "saved again".
+    Raises `ConfigError` when the key that signs sessions, which is stored apart from them, can't be read or
+    made."""
 
     root = root or os.path.expanduser(settings.session.directory) or launch.boundary.root
 

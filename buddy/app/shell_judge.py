@@ -1,4 +1,5 @@
-"""The analysis of shell commands behind one import: the parsers load with the first command, not at start."""
+"""The analysis of shell commands behind one import: the parsers load with the first command, not at
+start-up."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from buddy.safety.shell.result import Analysis
 
 
 class ShellJudge:
-    """Judges command lines at a place, with program names looked up in a PATH."""
+    """Analyses command lines in a folder; program names are looked up in a PATH."""
 
     def __init__(self, search_path: str) -> None:
         self._analyser = Analyser()
         self._search_path = search_path or TRUSTED_PATH
 
     def analyse(self, command: str, boundary: Boundary) -> Analysis:
-        """Analyse the effects of a command that starts in the boundary's working directory."""
+        """Analyse the effects of a command started in the boundary's working directory."""
         return self._analyser.analyse(command, CommandPlace(boundary, self._search_path))

@@ -1,4 +1,4 @@
-"""Lines for a person on stderr or stdout, wherever those lead."""
+"""Output for the user on stderr or stdout that never fails."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TextIO
 
 
 def tell(text: str, to: TextIO | None = None) -> None:
-    """Write to stderr, or to another stream. Where it takes nothing (a full disk, nobody who reads, a closed
-    terminal), the text is dropped and so is what comes later: the exit code is still right, also when Python
-    flushes once more at its end."""
+    """Write to stderr or another stream; never fail when it is closed or full.
+
+    The text is dropped then, and so is later output: the exit code stays right even when Python flushes at
+    exit.
+    """
     stream = sys.stderr if to is None else to
     try:
         stream.write(text)
         stream.flush()
     except OSError:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

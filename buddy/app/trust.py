@@ -1,8 +1,7 @@
-"""The question whether the folder buddy was started in is trusted: what it would put in force, and the
-person's answer, remembered with what it was about.
+"""The question whether to trust the folder buddy was started in, and the user's remembered answer.
 
-What is answered is what was shown: the texts are read once, when the question is put, and a change since
-then is a new question.
+The answer covers exactly the content that was shown: it is read once, when the question is asked, and a later
+change makes a new question.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def kind_of(name: str) -> str:
 
 
 class FolderTrust:
-    """The folder, what the question is about, and the answers. Everything here looks at the disk: call it in
+    """The folder, the content the question is about, and the answers. Every method reads the disk: call it in
     a thread."""
 
     def __init__(self, launch: LaunchContext) -> None:
@@ -50,9 +49,9 @@ class FolderTrust:
         self.is_open = False
 
     def ask(self) -> str:
-        """The question, "" when there is none: the folder is trusted, has nothing that would be in force, or
-        the person said no to exactly this."""
-        self._look()
+        """Return the question, "" when there is none: the folder is trusted, has no settings, or the user
+        refused exactly this content."""
+        self._read()
         if self._launch.trusted or not self._changes:
             return ""
         if self._store.is_refused(self._folder, self._things):
@@ -61,7 +60,7 @@ class FolderTrust:
         return self._question()
 
     def answer(self, word: str) -> TrustAnswer:
-        """The person's answer: once, always or no; or "" and `show` to look."""
+        """Apply the user's answer: once, always or no; "show" prints the content, "" the current state."""
         match word:
             case "once":
                 return self._once()
@@ -74,18 +73,18 @@ class FolderTrust:
             case _:
                 return TrustAnswer(self._standing(), "no")
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         self._things = trusted_things(self._launch.boundary.root)
         self._changes = self._store.changes(self._folder, self._things)
 
     def _once(self) -> TrustAnswer:
-        if problem := self._unlike_what_was_shown():
+        if problem := self._ask_again_if_changed():
             return problem
         self.is_open = False
         return TrustAnswer(f"{self._root()} is trusted for this run", "once")
 
     def _always(self) -> TrustAnswer:
-        if problem := self._unlike_what_was_shown():
+        if problem := self._ask_again_if_changed():
             return problem
         self.is_open = False
         problem = self._store.remember(self._folder, self._things, trusted=True, now=time.time())
@@ -95,17 +94,17 @@ class FolderTrust:
 
     def _no(self) -> TrustAnswer:
         if not self._things:
-            self._look()
+            self._read()
         self.is_open = False
         problem = self._store.remember(self._folder, self._things, trusted=False, now=time.time())
-        said = f"{self._root()} is not trusted: its settings are ignored"
+        sentence = f"{self._root()} is not trusted: its settings are ignored"
         more = f" (not remembered: {problem})" if problem else "; you are asked again when it changes"
-        return TrustAnswer(said + more, "remembered" if self._launch.trusted else "no")
+        return TrustAnswer(sentence + more, "remembered" if self._launch.trusted else "no")
 
-    def _unlike_what_was_shown(self) -> TrustAnswer | None:
-        """Nobody trusts what they were not shown: what changed meanwhile is shown first."""
+    def _ask_again_if_changed(self) -> TrustAnswer | None:
+        """Return the new question when the content changed since it was shown, None when it did not."""
         before = self._things
-        self._look()
+        self._read()
         if before == self._things:
             return None
         self.is_open = True
@@ -116,7 +115,7 @@ class FolderTrust:
         return TrustAnswer(self._question(), "no")
 
     def _standing(self) -> str:
-        self._look()
+        self._read()
         if self._launch.trusted and not self._changes:
             return f"{self._root()} is trusted. /trust no ends that."
         if not self._changes:
@@ -134,7 +133,7 @@ class FolderTrust:
         return "\n".join([head, *self._rows(), _HOW])
 
     def _rows(self) -> list[str]:
-        """The things the question is about."""
+        """Return a line for each changed thing."""
         rows = [self._row(change) for change in self._changes[:MAX_SHOWN]]
         more = len(self._changes) - MAX_SHOWN
         return [*rows, f"  and {more} more; /trust show lists them"] if more > 0 else rows
@@ -145,14 +144,14 @@ class FolderTrust:
         return f"  {visible(change.name)} ({change.kind}): {kind}, sha256 {digest[:DIGEST_CHARS]}"
 
     def _contents(self) -> str:
-        self._look()
+        self._read()
         if not self._changes:
             return self._standing()
         parts = [self._row(change).strip() + "\n" + self._content(change) for change in self._changes]
         return "\n".join([*parts, _HOW])
 
     def _content(self, change: TrustChange) -> str:
-        """The difference, or the whole of what is new."""
+        """Return the difference, or all of something new."""
         text = change.diff if change.kind == "changed" and change.diff else self._things[change.name]
         lines = clean(text).splitlines()
         more = len(lines) - MAX_TEXT_LINES

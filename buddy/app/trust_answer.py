@@ -1,4 +1,4 @@
-"""Result of a person's answer about trust in the folder."""
+"""The result of the user's answer about trust in the folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 
 class TrustAnswer(msgspec.Struct, frozen=True):
-    """Result of an answer about trust in the folder: the text for the user, and whether the settings in force
-    change: for this run only, as remembered now, or not at all."""
+    """The result of an answer about trust: the text for the user, and whether the settings in force change
+    for this run only, permanently, or not at all."""
 
-    said: str
+    text: str
     changes: Literal["no", "once", "remembered"]

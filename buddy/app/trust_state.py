@@ -1,5 +1,4 @@
-"""The user's trust in the folder buddy was started in, read from the store together with what it was given
-for."""
+"""The user's trust in the folder, read from the store together with what it was given for."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ MAX_NAMED = 5
 
 
 def trust_of(where: Directories, root: str) -> tuple[bool, str]:
-    """Tell whether the user trusts this folder; with a sentence when what was trusted has changed since."""
+    """Tell whether the user trusts this folder; with a sentence when the trusted content has changed
+    since."""
     store = trust_store(where)
     folder = folder_of(root)
     standing = store.standing(folder)
@@ -26,19 +26,20 @@ def trust_of(where: Directories, root: str) -> tuple[bool, str]:
         return True, ""
     return (
         False,
-        f"{_named(changes)} changed since you trusted this folder; /trust show says how, "
+        f"{_list_names(changes)} changed since you trusted this folder; /trust show prints the changes, "
         "/trust always trusts it again",
     )
 
 
 def trust_store(where: Directories) -> TrustStore:
-    """Return the store of the user's answers about trust, outside every repository."""
+    """Return the store of trust answers, which is outside every repository."""
     path = os.path.join(where.state, "trust.json")
     return TrustStore(path, home=where.home, temporary=tempfile.gettempdir())
 
 
-def _named(changes: tuple[TrustChange, ...]) -> str:
-    """The first of what changed by name, and how many more there are. The names are the repository's."""
+def _list_names(changes: tuple[TrustChange, ...]) -> str:
+    """List the first changed names and the number of others. The names come from the repository, so they are
+    sanitised."""
     names = ", ".join(visible(change.name) for change in changes[:MAX_NAMED])
     more = len(changes) - MAX_NAMED
     return f"{names} and {more} more" if more > 0 else names

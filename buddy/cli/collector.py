@@ -1,4 +1,4 @@
-"""The garbage collector of a run: off while the program starts, on while it works."""
+"""The garbage collector of a run: off during start-up, on afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import gc
 
 
 def collect_from_here() -> None:
-    """Switch it on. What the start made stays until the end: it is never looked at again, which would take
-    some milliseconds each time, in the middle of a keystroke."""
+    """Switch the collector on, without the objects made so far.
+
+    Objects of the start-up live until the end; scanning them would take milliseconds in the middle of a
+    keystroke.
+    """
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""`buddy --help` and `buddy COMMAND --help`, from the table that the command line is read by."""
+"""`buddy --help` and `buddy COMMAND --help`, from the table the command line is parsed by."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _WIDTH, _LEFT = 79, 28
 
 
 def show_usage(options: Options, environment: Mapping[str, str]) -> None:
-    """Print the help of the command, or of buddy itself; painted where a person reads it."""
+    """Print the help of the command or of buddy itself, with colours on a terminal."""
     if not sys.stdout.isatty():
         sys.stdout.write(usage_text(options.command))
         return
-    from buddy.cli.tables import show_lines  # here: a pipe does not need what it imports
+    from buddy.cli.tables import show_lines  # imported here: a pipe does not need it
 
     show_lines(list(_help(options.command)), options, environment, sys.stdout)
 
 
 def usage_text(command: str = "") -> str:
-    """The help as plain text."""
+    """Return the help as plain text."""
     return (
         "".join("".join(text for _style, text in line) + "\n" for line in _help(command)).rstrip("\n") + "\n"
     )
@@ -37,7 +37,7 @@ def _help(command: str) -> Iterator[Line]:
         yield from _section("options", _rows(command))
         return
     title = "buddy: a coding assistant for the terminal whose prompt never goes away"
-    yield from _section(title, [("buddy [options] [PROMPT]", "open it, PROMPT being the first message")])
+    yield from _section(title, [("buddy [options] [PROMPT]", "open it and send PROMPT")])
     commands = ((f"buddy {name} {words}".rstrip(), text) for name, (words, text) in COMMANDS.items())
     yield from _section("commands", commands)
     everywhere = _rows("open")
@@ -54,7 +54,7 @@ def _rows(command: str) -> list[tuple[str, str]]:
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[Line]:
-    """A title and its rows: a text stands beside what it explains, or below where that is long."""
+    """Yield a title and its rows: the text beside its name, or below a long name."""
     yield [("heading", title)]
     for name, text in rows:
         parts = textwrap.wrap(text, _WIDTH - _LEFT)

@@ -1,7 +1,7 @@
 """`buddy demo`: the whole program in a temporary repository, with a scripted model.
 
-Everything else is real: the files, the edits, the shell, the approvals, the session. With `--plain` it plays
-a fixed journey without a terminal.
+Everything else is real: files, edits, shell, approvals, session. With `--plain` it plays a fixed sequence
+without a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
 from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.session import Session, open_session
-from buddy.app.session_store import session_store
+from buddy.app.session_store import open_store
 from buddy.cli.collector import collect_from_here
 from buddy.cli.demo_model import LABEL, DemoModels
 from buddy.config.loading import LoadedSettings
@@ -39,7 +39,7 @@ print(average([1, 2]))
 
 
 def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
-    """Run the demo. Returns the exit code."""
+    """Run the demo and return the exit code."""
     started_in = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="buddy-demo-") as folder:
         os.chdir(folder)
@@ -50,7 +50,7 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
             is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
             if options.plain or not is_terminal:
                 collect_from_here()
-                return asyncio.run(_plain(options, launch, loaded))
+                return asyncio.run(_run_plain(options, launch, loaded))
             from buddy.cli.interactive import run_screen
             from buddy.repl.exit import interrupts_held
 
@@ -61,11 +61,11 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
 
 
 def _demo_environment(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """The person's own settings and history stay out of it, and are left alone."""
+    """Return the environment without the user's own settings, history and home."""
     home = os.path.join(folder, ".demo-home")
     os.mkdir(home, 0o700)
-    kept = {key: value for key, value in environment.items() if not key.startswith(("BUDDY_", "XDG_"))}
-    return {**kept, "HOME": home}
+    variables = {key: value for key, value in environment.items() if not key.startswith(("BUDDY_", "XDG_"))}
+    return {**variables, "HOME": home}
 
 
 def _repository(folder: str) -> None:
@@ -80,36 +80,36 @@ def _repository(folder: str) -> None:
         [*identity, "commit", "--quiet", "-m", "a program with a bug"],
     )
     for step in steps:
-        # Without git the demo works all the same, in a folder that is no repository.
+        # Without git the demo still works, in a folder that is not a repository.
         try:
             subprocess.run(["git", *step], cwd=folder, check=False, capture_output=True, timeout=20)
         except OSError:
             return
 
 
-async def _plain(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> int:
-    """A fixed journey: fix the bug (approving each question), tests in the background, an answer that is
-    cancelled."""
+async def _run_plain(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> int:
+    """Play the fixed sequence: fix the bug, approve each question, write tests in the background, cancel an
+    answer."""
     _say(f"{LABEL}\n")
     models = DemoModels(loaded.settings, launch, pace=Pace(characters=24, seconds=0.01))
-    store = session_store(launch, loaded.settings, _say)
+    store = open_store(launch, loaded.settings, _say)
     async with open_session(launch, loaded, options, models=models, store=store, attended=True) as session:
-        await _journey(session)
+        await _play(session)
     _say("\nThat was the demo. In a terminal, buddy demo lets you type; buddy init sets up your own model.\n")
     return 0
 
 
-async def _journey(session: Session) -> None:
+async def _play(session: Session) -> None:
     board = session.board
     reader = board.reader()
-    shown = TextFormat(_say, _say, is_terminal=True)
+    output = TextFormat(_say, _say, is_terminal=True)
     _say("\n❯ fix the bug\n")
     board.submit(1, "fix the bug")
     other = 0
     while events := await reader.batch():
         for one in events:
             if one.task_id == 1 or isinstance(one.event, TurnFinished):
-                shown.event(one.event)
+                output.event(one.event)
             if isinstance(one.event, ApprovalRequested):
                 _say(
                     f"  request {one.event.number} (task {one.task_id}): {one.event.call.name}; answered: y\n"
@@ -125,20 +125,20 @@ async def _journey(session: Session) -> None:
         if other and other in finished:
             _say(f"  task {other} is done: {board.task(other).last_answer()}\n")
             break
-    await _cancelled(session, reader)
+    await _play_cancel(session, reader)
     reader.close()
 
 
-async def _cancelled(session: Session, reader: EventReader) -> None:
-    _say("\n❯ tell me a story      (and Esc, as soon as it writes)\n")
+async def _play_cancel(session: Session, reader: EventReader) -> None:
+    _say("\n❯ tell me a story      (and Esc once text appears)\n")
     runner = session.board.submit(1, "tell me a story")
     while not any(isinstance(one.event, TextDelta) for one in await reader.batch()):
         pass
     session.board.cancel(1)
     await asyncio.wait({runner})
     task = session.board.task(1)
-    ended = task.outcome.outcome if task.outcome else ""
-    _say(f"{task.last_answer()} …\n  {ended}; what was shown is kept\n")
+    outcome = task.outcome.outcome if task.outcome else ""
+    _say(f"{task.last_answer()} …\n  {outcome}; the text so far is kept\n")
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,5 @@
-"""The scripted model of `buddy demo`: its replies follow the words of the prompt and the state of the files,
-so that its lines work in any order."""
+"""The scripted model of `buddy demo`. Its replies depend on the words of the prompt and the state of the
+files, so the suggested prompts work in any order."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ FAREWELL = "That was the demo; its folder is gone. buddy init sets up your own m
 
 
 class DemoModels(Models):
-    """One model: the script."""
+    """The models of the demo: only the script."""
 
     def __init__(self, settings: Settings, launch: LaunchContext, *, pace: Pace) -> None:
         super().__init__(settings, launch)
         self._scripts = _scripts()
         self._root = launch.boundary.root
-        self._chosen_for: dict[str, str] = {}
+        self._script_names: dict[str, str] = {}
         self._access = ModelAccess(
             name="demo (scripted)",
             model="demo",
-            provider=ScriptedProvider(self._chosen, sleep=asyncio.sleep, pace=pace),
+            provider=ScriptedProvider(self._choose_reply, sleep=asyncio.sleep, pace=pace),
             window=Window(32_000, guessed=False, reserve=2_000),
             price=lambda usage: (usage.input_tokens * 3 + usage.output_tokens * 15) / 1_000_000,
             sampling=Sampling(),
@@ -48,15 +48,15 @@ class DemoModels(Models):
         )
 
     def access(self, name: str) -> ModelAccess:
-        """The script, whatever is asked for."""
+        """Return the script, whatever model is named."""
         return self._access
 
     async def problem(self, name: str) -> str:
-        """Never one."""
+        """Return "": the script needs nothing."""
         return ""
 
-    def _chosen(self, request: ModelRequest) -> Reply:
-        """The next reply of the script the last prompt asks for; a denied call ends it."""
+    def _choose_reply(self, request: ModelRequest) -> Reply:
+        """Return the next reply of the script for the last prompt; a denied call ends the script."""
         replied = 0
         last = request.history[-1]
         if isinstance(last, ToolMessage) and last.status == "denied":
@@ -69,24 +69,24 @@ class DemoModels(Models):
         return self._scripts["other"][0]
 
     def _script_for(self, prompt: UserMessage) -> str:
-        """The script of a prompt: chosen once, since its own calls change the files."""
-        if prompt.id not in self._chosen_for:
-            self._chosen_for[prompt.id] = script_name(
+        """Return the script of a prompt, chosen once because its own calls change the files."""
+        if prompt.id not in self._script_names:
+            self._script_names[prompt.id] = script_name(
                 person_words(prompt),
                 is_fixed=BUG not in _content(os.path.join(self._root, "main.py")),
                 has_tests=os.path.exists(os.path.join(self._root, "test_main.py")),
             )
-        return self._chosen_for[prompt.id]
+        return self._script_names[prompt.id]
 
 
 def person_words(prompt: UserMessage) -> str:
-    """The words a person typed. Notes that travel along and attached files stand in brackets of their own."""
+    """Return the words the user typed: attached notes and files are in brackets."""
     texts = [part.text for part in prompt.parts if isinstance(part, Text)]
     return " ".join(text for text in texts if not text.lstrip().startswith("[")).lower()
 
 
 def script_name(words: str, *, is_fixed: bool, has_tests: bool) -> str:
-    """The script for these words in a repository of this state."""
+    """Return the name of the script for these words and this state of the repository."""
     if "story" in words:
         return "story"
     if "test" in words:
@@ -106,13 +106,13 @@ def _content(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError:  # somebody deleted it in the demo: then it has no bug
+    except OSError:  # deleted during the demo: then it has no bug
         return ""
 
 
 def _scripts() -> dict[str, tuple[Reply, ...]]:
-    found: dict[str, tuple[Reply, ...]] = {}
+    scripts: dict[str, tuple[Reply, ...]] = {}
     for section in ("\n" + template_text("demo.txt")).split("\n== ")[1:]:
         name, _, text = section.partition("\n")
-        found[name.strip()] = parse_script(text)
-    return found
+        scripts[name.strip()] = parse_script(text)
+    return scripts

@@ -1,4 +1,4 @@
-"""`buddy doctor`: what works here and what doesn't, with what to do about it."""
+"""`buddy doctor`: checks of the installation, with advice for what does not work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from buddy import __version__
 from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
-from buddy.app.session_store import session_store
+from buddy.app.session_store import open_store
 from buddy.cli.tables import show
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
@@ -33,7 +33,7 @@ from buddy.workspace.sandbox.status import SWITCHED_OFF, SandboxStatus
 SHOWN_MODELS = 5
 MAX_FINDING_CHARS = 1_000
 PATIENT_S = 3.0
-"""A server that is busy with a reply may answer nothing else meanwhile; the report can wait longer for it
+"""Wait for a local server. One that is generating may not answer other requests, and a report can wait longer
 than a start."""
 
 
@@ -49,9 +49,9 @@ _STYLES = {"ok": "ok", "note": "warning", "bad": "error"}
 
 
 def doctor(options: Options, environment: Mapping[str, str]) -> int:
-    """Print the report. The exit code is 1 when something is bad."""
+    """Print the report; the exit code is 1 when something is bad."""
     launch = find_launch(options, environment)
-    findings = [_inert(finding) for finding in _findings(options, launch)]
+    findings = [_sanitise(finding) for finding in _findings(options, launch)]
     if options.output_format == "json" or options.json:
         rows = [{"level": finding.level, "text": finding.text} for finding in findings]
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
@@ -61,8 +61,8 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def report(options: Options, launch: LaunchContext) -> TableBlock:
-    """The report. It looks at the disk and at local servers: not on a running event loop."""
-    return _table([_inert(finding) for finding in _findings(options, launch)])
+    """Return the report. It reads the disk and asks local servers: don't call it on a running event loop."""
+    return _table([_sanitise(finding) for finding in _findings(options, launch)])
 
 
 def _table(findings: Sequence[Finding]) -> TableBlock:
@@ -74,9 +74,8 @@ def _lines(findings: Iterable[Finding]) -> Iterator[str]:
     return (f"{_MARKS[finding.level]}  {finding.text}" for finding in findings)
 
 
-def _inert(finding: Finding) -> Finding:
-    """The finding on one line that controls no terminal: servers name their models, and folders have names
-    of any kind."""
+def _sanitise(finding: Finding) -> Finding:
+    """Return the finding as one sanitised line: model and folder names come from outside."""
     return Finding(finding.level, one_line(finding.text, MAX_FINDING_CHARS))
 
 
@@ -133,33 +132,35 @@ def _models_of(server: LocalServer) -> str:
 
 
 async def _model(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> list[Finding]:
-    """The model, its key and its server, which is asked with the key."""
+    """Check the model, its key and its server."""
     models = Models(loaded.settings, launch)
     try:
         access = models.access(options.model)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         problem = await models.problem(options.model)
-        server, told = await models.server_problem(options.model)
+        server, server_problem = await models.server_problem(options.model)
         guess = " (a guess: set context_limit)" if access.window.guessed else ""
-        where = f" at {server}" if server else ""
-        sent = "" if access.model == access.name else f" (sent as {access.model})"
-        lane = f"the {access.provider.lane} lane{where}, {access.window.limit:,} tokens{guess}"
-        found.append(Finding("ok", f"model: {access.name}{sent} through {lane}"))
-        key = models.key_launch(options.model)
-        found.append(
+        at_server = f" at {server}" if server else ""
+        sent_as = "" if access.model == access.name else f" (sent as {access.model})"
+        lane = f"the {access.provider.lane} lane{at_server}, {access.window.limit:,} tokens{guess}"
+        findings.append(Finding("ok", f"model: {access.name}{sent_as} through {lane}"))
+        key = models.key_source(options.model)
+        findings.append(
             Finding("bad", f"key: {problem}")
             if problem
             else Finding("ok", f"key: from {key}" if key else "key: none, and none is needed here")
         )
         if server and not problem:
-            found.append(
-                Finding("bad", f"server: {told}") if told else Finding("ok", f"server: {server} answers")
+            findings.append(
+                Finding("bad", f"server: {server_problem}")
+                if server_problem
+                else Finding("ok", f"server: {server} answers")
             )
     except ConfigError as error:
         return [Finding("bad", f"model: {error}")]
     finally:
         await models.aclose()
-    return found
+    return findings
 
 
 def _folders(launch: LaunchContext) -> Iterator[Finding]:
@@ -175,13 +176,13 @@ def _folders(launch: LaunchContext) -> Iterator[Finding]:
 
 
 def _last_session(options: Options, launch: LaunchContext) -> Iterator[Finding]:
-    """The session that `--continue` would take up: what of its files is damaged."""
+    """Check the files of the session that `--continue` would open."""
     try:
-        last = session_store(launch, read_settings(launch, options).settings, _say_nothing).read("last")
+        last = open_store(launch, read_settings(launch, options).settings, _ignore).read("last")
     except NoSuchSessionError:
         return
     except (ConfigError, SessionError, FolderError, OSError) as error:
-        yield Finding("bad", f"last session: it cannot be read: {error}")
+        yield Finding("bad", f"last session: it can't be read: {error}")
         return
     if not last.problems:
         yield Finding("ok", f"last session: {os.path.basename(last.directory)}, undamaged")
@@ -189,5 +190,5 @@ def _last_session(options: Options, launch: LaunchContext) -> Iterator[Finding]:
         yield Finding("note", f"last session: {os.path.basename(last.directory)}: {problem}")
 
 
-def _say_nothing(_text: str) -> None:
-    """Nothing is written, so nothing is said of saving."""
+def _ignore(_text: str) -> None:
+    """Ignore notices about saving: nothing is written here."""

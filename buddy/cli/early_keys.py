@@ -1,7 +1,7 @@
-"""Keys typed before the screen is there: they wait in the terminal, for the input line, and are not echoed
-into the scrollback meanwhile.
+"""Keys typed before the screen is ready: they wait in the terminal for the input line and are not echoed into
+the scrollback.
 
-Imports next to nothing: it is to be there before everything that takes time is imported.
+This module imports almost nothing, so that it runs before the slow imports.
 """
 
 from __future__ import annotations
@@ -19,63 +19,70 @@ _INPUT, _LOCAL, _CHARACTERS = 0, 3, 6
 
 
 @contextlib.contextmanager
-def keys_wait(fd: int) -> Generator[list[Any] | None]:
-    """Inside, the terminal neither echoes nor edits what is typed; Ctrl-C interrupts as ever. Whatever ends
-    this, signals included, puts the terminal back. Yields how it was, None where it can't be had.
+def hold_keys(fd: int) -> Generator[list[Any] | None]:
+    """Inside, the terminal neither echoes nor edits typed keys; Ctrl-C still interrupts. Yield the previous
+    modes, None when they can't be read.
 
-    Afterwards the program leaves, and a further interrupt would only break that: none is heard."""
-    _wait_for_the_terminal(fd)
+    Every exit, also by a signal, restores the terminal. Interrupts are ignored afterwards: the program is
+    leaving, and one would only break that.
+    """
+    _wait_for_foreground(fd)
     try:
         modes = termios.tcgetattr(fd)
     except termios.error:
         yield None
         return
 
-    def put_back() -> None:
-        with contextlib.suppress(termios.error):  # a terminal that is gone needs nothing
+    def restore() -> None:
+        with contextlib.suppress(termios.error):  # a terminal that is gone needs no restoring
             termios.tcsetattr(fd, termios.TCSANOW, modes)
 
-    def ended(number: int, _frame: FrameType | None) -> None:
-        put_back()
+    def handle_end(number: int, _frame: FrameType | None) -> None:
+        restore()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    handlers = {**dict.fromkeys(_ENDS, ended), signal.SIGINT: _interrupted}
+    handlers = {**dict.fromkeys(_ENDS, handle_end), signal.SIGINT: _interrupt_once}
     heard = [number for number in handlers if signal.getsignal(number) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handlers[number]) for number in heard}
     try:
         with contextlib.suppress(termios.error):
-            termios.tcsetattr(fd, termios.TCSANOW, _silent(modes))
+            termios.tcsetattr(fd, termios.TCSANOW, _silence(modes))
         yield modes
     finally:
-        signal.signal(signal.SIGINT, _ignored)
-        put_back()
+        signal.signal(signal.SIGINT, _ignore_signal)
+        restore()
         for number in _ENDS:
             if number in previous:
                 signal.signal(number, previous[number])
 
 
-def _wait_for_the_terminal(fd: int) -> None:
-    """A job of the background stops here, as any that sets the terminal does. What the terminal is set to
-    before it comes to the front is the shell's line editing: it would be what is put back."""
-    with contextlib.suppress(OSError):  # not the terminal of this session: nobody else's job has it
+def _wait_for_foreground(fd: int) -> None:
+    """Stop while this is a background job, as programs that set the terminal do.
+
+    Until the job is in the foreground, the modes are those of the shell's line editor, and restoring them
+    later would break the terminal.
+    """
+    with contextlib.suppress(OSError):  # not this session's terminal: no job control here
         if os.tcgetpgrp(fd) != os.getpgrp():
             os.kill(0, signal.SIGTTOU)
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Interrupt once: a second one would break what the first one has to put back."""
-    signal.signal(signal.SIGINT, _ignored)
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """Interrupt once: a second interrupt would break the cleanup of the first."""
+    signal.signal(signal.SIGINT, _ignore_signal)
     signal.default_int_handler(number, frame)
 
 
-def _ignored(_number: int, _frame: FrameType | None) -> None:
-    """Nothing. A handler rather than SIG_IGN, because children would inherit that."""
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing. SIG_IGN would be inherited by child processes."""
 
 
-def _silent(modes: list[Any]) -> list[Any]:
-    """No echo, no line editing, Enter stays Enter. Ctrl-Z and Ctrl-\\ are keys: nobody would put the terminal
-    back for a program that is stopped, or dead of them."""
+def _silence(modes: list[Any]) -> list[Any]:
+    r"""Return modes without echo and line editing, with Enter unchanged.
+
+    Ctrl-Z and Ctrl-\ become keys: they would stop or kill the program before anything restores the terminal.
+    """
     silent = list(modes)
     silent[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
     silent[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)

@@ -1,4 +1,4 @@
-"""The terminal's side of a run, as its sessions see it: the screen, or plain lines on a dumb terminal."""
+"""The terminal's side of a run: the screen, or plain lines on a dumb terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from buddy.repl.view.state import ViewState
 
 
 class Surface(Protocol):
-    """The front end of a run, as a session sees it."""
+    """The front end of a run, for a session."""
 
     state: ViewState
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
-        """Read and show until the person leaves."""
+        """Read input and show events until the user leaves."""
         ...
 
     def end(self, ending: Ending) -> None:
@@ -28,7 +28,7 @@ class Surface(Protocol):
         ...
 
     def leave(self) -> None:
-        """Leave; while something runs, say first what would end, and leave the second time."""
+        """Leave; while something runs, first warn what would end, and leave the second time."""
         ...
 
     def print(self, *blocks: Block) -> None:
@@ -36,23 +36,23 @@ class Surface(Protocol):
         ...
 
     def hint(self, text: str) -> None:
-        """Say something short that does not last."""
+        """Show a short text that disappears."""
         ...
 
     def touch(self) -> None:
-        """Note that the state of the session has changed."""
+        """Report that the state of the session has changed."""
         ...
 
     def redraw(self) -> None:
-        """Draw the screen again."""
+        """Redraw the screen."""
         ...
 
     def clear(self) -> None:
-        """Empty the screen."""
+        """Clear the screen."""
         ...
 
     def edit(self) -> None:
-        """Open the line in the person's editor."""
+        """Open the line in the user's editor."""
         ...
 
     def expand(self) -> None:
@@ -60,23 +60,25 @@ class Surface(Protocol):
         ...
 
     def put(self, text: str, *, over: bool) -> None:
-        """Put text into the line, before what stands there; not `over`: as a line of its own."""
+        """Put text into the line, before its content; with `over` false, as a separate line."""
         ...
 
     def theme(self, name: str) -> bool:
-        """Draw with another theme; False where there are no colours."""
+        """Switch the theme; False without colours."""
         ...
 
     def write(self, sequence: str) -> bool:
-        """A control sequence for the terminal; False where it takes none."""
+        """Write a control sequence to the terminal; False when it takes none."""
         ...
 
 
 class Front:
-    """The terminal's side of a run: what a session prints to, and what it is told when the person leaves.
-    `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
-    is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run. `theme`: the
-    one chosen in it."""
+    """The terminal's side of a run, across sessions.
+
+    `left` and `gone` are set when the screen closed; `switch_to` names the session to open next, None for
+    none; `previous` is the session that was left for it; `trusted` tells whether the folder is trusted for
+    this run; `theme` is the one chosen in this run.
+    """
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Front:
         self.batches: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
 
     def print(self, *blocks: Block) -> None:
-        """Print above the prompt; afterwards, when the screen is gone, nowhere."""
+        """Print above the prompt, until the screen is closed."""
         if not self.left:
             self.state.folded.extend(block for block in blocks if isinstance(block, ToolCall))
             self.screen.print(*blocks)
@@ -114,15 +116,15 @@ class Front:
             self.batches.task_done()
 
     def end_without_session(self, code: int) -> None:
-        """No session can be had: the reason is on the screen, and nothing that is typed could be kept."""
+        """End the run: no session can be opened, and the reason is on the screen."""
         self.code = self.code or code
         self.screen.end("left")
 
-    async def settle(self) -> None:
-        """Wait until the screen has taken what the board said to the end, then forget the session."""
-        shown = asyncio.ensure_future(self.batches.join())
+    async def drain(self) -> None:
+        """Wait until the screen has shown all events of the session, then reset the state."""
+        displayed = asyncio.ensure_future(self.batches.join())
         gone = asyncio.ensure_future(self.gone.wait())
-        await asyncio.wait({shown, gone}, return_when=asyncio.FIRST_COMPLETED)
-        shown.cancel()
+        await asyncio.wait({displayed, gone}, return_when=asyncio.FIRST_COMPLETED)
+        displayed.cancel()
         gone.cancel()
         self.state.reset()

@@ -1,4 +1,4 @@
-"""`buddy exec` and everything else that runs without a terminal."""
+"""`buddy exec`, and every other run without a terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
 from buddy.app.session import open_session
-from buddy.app.session_store import KEEP_ELSEWHERE, session_store
-from buddy.cli.arguments import resuming
+from buddy.app.session_store import KEEP_ELSEWHERE, open_store
+from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
@@ -52,12 +52,12 @@ ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 
 class _OutputError(Exception):
-    """Stdout takes nothing more; somebody still reads stderr."""
+    """Stdout can't be written; stderr may still be read."""
 
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
-    """Run one prompt. Returns the exit code."""
-    options = resuming(options)
+    """Run one prompt and return the exit code."""
+    options = take_reference(options)
     try:
         prompt = _prompt(options)
         _check(options)
@@ -70,37 +70,37 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
             )
         start_log(launch.where, debug=options.debug)
         collect_from_here()
-        with _root(options, launch, loaded) as root:
+        with _choose_root(options, launch, loaded) as root:
             return asyncio.run(_run(options, launch, loaded, prompt, root))
     except (ConfigError, FolderError) as error:
-        return _told(str(error), CONFIGURATION)
+        return _fail(str(error), CONFIGURATION)
     except (LockedError, ForeignSessionError, ReadOnlySessionError) as error:
-        return _told(f"{error}. `--fork` goes on in a copy.", USAGE)
+        return _fail(f"{error}. `--fork` goes on in a copy.", USAGE)
     except (SessionError, TaskError) as error:
-        return _told(str(error), USAGE)
+        return _fail(str(error), USAGE)
     except NotSavedError as error:
-        return _told(f"the session is not saved: {error}", 1)
+        return _fail(f"the session is not saved: {error}", 1)
     except BrokenPipeError:
-        raise  # whoever read stdout is gone: no matter of the session
+        raise  # the reader of stdout is gone: not an error of the session
     except _OutputError as error:
-        kept = "nothing is kept" if options.ephemeral else "`buddy resume` shows it"
-        return _told(f"can't write the answer to standard output ({error}); {kept}", 1)
+        where_kept = "the session is not kept" if options.ephemeral else "`buddy resume` shows it"
+        return _fail(f"can't write the answer to standard output ({error}); {where_kept}", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _told(
-            f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}", CONFIGURATION
+        return _fail(
+            f"{where}{error.strerror}: the session can't be saved there; {KEEP_ELSEWHERE}", CONFIGURATION
         )
 
 
 @contextlib.contextmanager
-def _root(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
-    """Yield the session's root: "" for the usual place (the workspace, or the one in the settings), a
-    temporary folder for an ephemeral session of a workspace that can't be written."""
+def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
+    """Yield the root of the session store: "" for the usual one, or a temporary folder for an ephemeral
+    session in a read-only workspace."""
     writable = os.access(launch.boundary.root, os.W_OK)
     if writable or loaded.settings.session.directory or not options.ephemeral or options.fork:
         yield ""
         return
-    import tempfile  # here: 3 ms that only such a run needs
+    import tempfile  # imported here: 3 ms, only needed for such a run
 
     with tempfile.TemporaryDirectory(prefix="buddy-") as folder:
         yield folder
@@ -112,9 +112,9 @@ async def _run(
     models = Models(loaded.settings, launch)
     models.access(options.model)
     reference = options.reference
-    if options.model or not reference:  # a session that is resumed brings its own model
-        await models.require_key(options.model)  # before a session is written that nobody wants
-    store = session_store(launch, loaded.settings, _err, root=root)
+    if options.model or not reference:  # a resumed session brings its own model
+        await models.require_key(options.model)  # before writing a session that could not run
+    store = open_store(launch, loaded.settings, _err, root=root)
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)
     opening = open_session(
@@ -123,20 +123,20 @@ async def _run(
     async with opening as session:
         for note in session.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
-        number = session.board.focus
-        if options.model and session.board.task(number).model != options.model:
-            session.board.change_model(number, options.model)
-        expanded = await session.expand(number, prompt) if prompt else NOTHING
+        task_id = session.board.focus
+        if options.model and session.board.task(task_id).model != options.model:
+            session.board.change_model(task_id, options.model)
+        expanded = await session.expand(task_id, prompt) if prompt else NOTHING
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
-        access = models.access(session.board.task(number).model)
-        await models.prepare(session.board.task(number).model, offers_models=False)
+        access = models.access(session.board.task(task_id).model)
+        await models.prepare(session.board.task(task_id).model, offers_models=False)
         if options.max_cost and access.price(ONE_TOKEN) is None:
-            unknown = f"the price of {access.name} is not known"
-            _err(f"buddy: {unknown}; --max-cost is kept only if the server says what it bills\n")
+            problem = f"the price of {access.name} is not known"
+            _err(f"buddy: {problem}; --max-cost only works if the server reports its prices\n")
         facts = RunFacts(
             session_id=session.session_id,
-            cwd=session.board.task(number).workspace.boundary.cwd,
+            cwd=session.board.task(task_id).workspace.boundary.cwd,
             model=access.name,
             tools=tuple(tool.name for tool in offered(session.board.parts.tools, access.model).list_all()),
             permission_mode=session.policy.mode,
@@ -148,10 +148,10 @@ async def _run(
             warn=lambda text: _err(f"buddy: {one_line(text, 500)}\n"),
         )
         if not prompt:
-            _say_what_goes_on(session.board.task(number))
+            _announce_continuation(session.board.task(task_id))
         with _output(options.output) as out:
-            code = await run_exec(session.board, number, run, _format(options, out))
-        outcome = session.board.task(number).outcome
+            code = await run_exec(session.board, task_id, run, _format(options, out))
+        outcome = session.board.task(task_id).outcome
         if code and outcome is not None and outcome.reason:
             _err(f"buddy: {one_line(outcome.reason, 500)}\n")
     if options.ephemeral:
@@ -159,24 +159,25 @@ async def _run(
     return code
 
 
-def _say_what_goes_on(task: Task) -> None:
-    """Nothing was asked: what was interrupted is taken up again, and nobody has to guess that."""
+def _announce_continuation(task: Task) -> None:
+    """Tell the user which interrupted task continues when no prompt was given."""
     if task.history and (task.running or task.state not in ("idle", "finished")):
         title = f" ({one_line(task.title, 60)})" if task.title else ""
         why = one_line(task.reason or task.state, 100)
-        _err(f"buddy: no prompt given: task {task.task_id}{title} goes on where it stopped ({why})\n")
+        _err(f"buddy: no prompt given: task {task.task_id}{title} continues where it stopped ({why})\n")
 
 
 def _prompt(options: Options) -> str:
-    """The words of the command line, and stdin behind them. Raises `UsageError` when there is neither."""
-    # In an ASCII locale Python keeps the bytes of arguments as surrogates; they are UTF-8 all the same.
+    """Return the words of the command line, with stdin after them. Raises `UsageError` when there is
+    neither."""
+    # In an ASCII locale Python decodes arguments to surrogates; their bytes are UTF-8 nevertheless.
     prompt = os.fsencode(" ".join(options.words)).decode("utf-8", "replace")
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
     if prompt and piped:
         return f"{prompt}\n\n<stdin>\n{piped}\n</stdin>"
     blank = not prompt.strip() and not piped.strip()
     if blank and (prompt or piped or not (options.resume or options.resume_last)):
-        raise UsageError('there is no prompt: buddy exec "what to do", or pipe one in')
+        raise UsageError('no prompt: expected buddy exec "what to do", or a prompt on stdin')
     return prompt or piped
 
 
@@ -185,15 +186,15 @@ def _stdin() -> str:
     text = data.decode("utf-8", "replace")
     if len(text) > MAX_STDIN_CHARS:
         raise UsageError(
-            f"stdin is longer than {MAX_STDIN_CHARS:,} characters; write it to a file and name the file"
+            f"stdin is longer than {MAX_STDIN_CHARS:,} characters; save it to a file and name that file"
         )
     return text.strip("\n")
 
 
 @contextlib.contextmanager
 def _output(path: str) -> Generator[Callable[[str], None]]:
-    """Stdout, or the file of -o, which is replaced only when the run is over. What can't be written there
-    then goes to stdout: an answer that was paid for is not lost."""
+    """Yield the writer for stdout or for the file of -o, which is replaced at the end of the run. If that
+    fails, the answer goes to stdout: it was paid for."""
     if not path:
         yield _out
         return
@@ -214,7 +215,7 @@ def _write_answer(path: str, text: str) -> None:
 
 
 def _check(options: Options) -> None:
-    """Raises `UsageError` for what can be known to be wrong before anything is written or spent."""
+    """Raise `UsageError` for mistakes that are certain before anything is written or spent."""
     if options.permission_mode:
         mode_of(options.permission_mode)
     if options.ephemeral and (options.resume or options.resume_last) and not options.fork:
@@ -224,7 +225,7 @@ def _check(options: Options) -> None:
 
 
 def _check_output(path: str) -> None:
-    """Raises `UsageError` where -o can't be written, before anything is spent."""
+    """Raise `UsageError` when the file of -o can't be written."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise UsageError(f"-o {path}: expected a file, found a directory")
@@ -244,7 +245,7 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
             return SseFormat(out)
         case _:
             is_terminal = not options.output and sys.stdout.isatty()
-            held = sys.maxsize if options.output else HELD_CHARS  # a file holds the answer alone
+            held = sys.maxsize if options.output else HELD_CHARS  # a file gets the answer only
             return TextFormat(out, _err, is_terminal=is_terminal, held_chars=held)
 
 
@@ -259,11 +260,11 @@ def _out(text: str) -> None:
 
 
 def _err(text: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk, or nobody reads: no reason to stop the work
+    with contextlib.suppress(OSError):  # a full disk or a closed pipe is no reason to stop the run
         sys.stderr.buffer.write(text.encode("utf-8", "replace"))
         sys.stderr.buffer.flush()
 
 
-def _told(text: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     _err(f"buddy: {one_line(text, 500)}\n")
     return code

@@ -1,7 +1,7 @@
-"""`buddy`: the terminal first, everything else after the first frame.
+"""`buddy` on a terminal: the first frame first, everything else later.
 
-The screen is drawn from the settings alone; the session (tools, models, board) is imported in a thread and
-opened while the person can already type. What is sent before it is ready waits, in order.
+The screen is drawn from the settings alone. The session (tools, models, board) is imported in a thread and
+opened while the user can already type; what is sent before it is ready waits, in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings, refresh_launch
 from buddy.app.options import Options
 from buddy.app.stderr import tell
-from buddy.cli.arguments import resuming
+from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
 from buddy.cli.front import Front, Surface
 from buddy.cli.log import start_log
@@ -38,15 +38,17 @@ from buddy.workspace.sandbox.status import NO_SANDBOX
 
 CLOSE_LIMIT_S = 6
 GREETED_WITHIN_S = 15.0
-"""The first prompt of plain lines waits so long for what a session has to say when it opens: above it."""
+"""How long plain lines delay the first prompt for the notices of the opening session, which belong above
+it."""
 FIRST_TURNS = 6
-"""Turns of the loop before more is imported: the first frame, the keys that waited for it, their echo."""
+"""Turns of the event loop before further imports: the first frame, the keys typed before it, and their
+echo."""
 _log = logging.getLogger("buddy.terminal")
 
 
 def run_interactive(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
-    """Run the REPL. `modes`: how the terminal was before buddy changed it. Returns the exit code."""
-    options = resuming(options)
+    """Run the REPL and return the exit code. `modes` are the terminal's modes before buddy changed them."""
+    options = take_reference(options)
     launch = find_launch(options, environment)
     check_yolo(options, environment)
     try:
@@ -55,12 +57,14 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
         tell(f"buddy: {error}\n")
         return 4
     log_path = start_log(launch.where, debug=options.debug)
-    with interrupts_held():  # a key while the screen is up; before and after it, what is begun is finished
+    with (
+        interrupts_held()
+    ):  # Ctrl-C is a key on the screen; before and after it, no interrupt breaks start-up or cleanup
         return _run_loop(run_screen(options, launch, loaded, log_path, modes))
 
 
 def _run_loop(work: Coroutine[Any, Any, int]) -> int:
-    """Run to the end. Closing the loop starts a thread; where none can be started, all has been done."""
+    """Run to the end. Closing the loop starts a thread; when that fails, all the work is already done."""
     code = None
     try:
         with asyncio.Runner() as runner:
@@ -79,7 +83,7 @@ async def run_screen(
     log_path: str,
     modes: list[Any] | None = None,
 ) -> int:
-    """Show the screen and work with sessions behind it. Returns the exit code."""
+    """Show the screen, work with sessions behind it, and return the exit code."""
     settings = loaded.settings
     early = SessionFacts(
         focus=1,
@@ -90,7 +94,7 @@ async def run_screen(
         names={},
     )
     controller, completer = Controller(early, lambda text: screen.put(text, over=True)), LateCompleter()
-    begin_with(options, controller)
+    send_first_prompt(options, controller)
     screen = open_surface(launch, loaded, controller, completer, modes, plain=options.plain)
     front = Front(screen, controller, completer, launch.environment)
     work = asyncio.create_task(_work_with_sessions(options, launch, loaded, front, log_path))
@@ -102,22 +106,22 @@ async def run_screen(
         front.left = True
         front.gone.set()
         front.stop.set()
-        await _settled(work)
-        for text in controller.unsent():  # left before there was a session
+        await _await_end(work)
+        for text in controller.unsent():  # the user left before a session was open
             tell(f"not sent: {clean(text)}\n", sys.stdout)
-        if front.farewell:  # after a crash too: nothing of the session is lost
+        if front.farewell:  # after a crash too: the session is saved
             tell(front.farewell + "\n", sys.stdout)
     return front.code or code
 
 
-def begin_with(options: Options, controller: Controller) -> None:
-    """The prompt of the command line is the first thing that was sent."""
+def send_first_prompt(options: Options, controller: Controller) -> None:
+    """Send the prompt of the command line first."""
     if options.words and options.command != "demo":
         controller.act(Prompt(" ".join(options.words)))
 
 
-async def _settled(work: asyncio.Task[None]) -> None:
-    """Wait until the session has ended everything it started; cancel it when that takes too long."""
+async def _await_end(work: asyncio.Task[None]) -> None:
+    """Wait until the session has ended everything it started; cancel it after a time limit."""
     done, _late = await asyncio.wait({work}, timeout=CLOSE_LIMIT_S)
     if not done:
         work.cancel()
@@ -129,7 +133,7 @@ async def _settled(work: asyncio.Task[None]) -> None:
 async def _work_with_sessions(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, front: Front, log_path: str
 ) -> None:
-    """Import the rest off the loop's thread, then work with one session after another."""
+    """Import the rest in a thread, then run one session after another."""
     for _ in range(FIRST_TURNS):
         await asyncio.sleep(0)
     try:
@@ -142,12 +146,12 @@ async def _work_with_sessions(
             front.switch_to = None
             await work_with(options, launch, loaded, front, reference, log_path)
             reference = front.switch_to
-            options, launch, loaded = in_force(_without_prompt(options), launch, loaded, front)
+            options, launch, loaded = refresh_settings(_without_prompt(options), launch, loaded, front)
         if not front.left:
             front.end_without_session(4)
-    except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, then left
+    except Exception as error:  # noqa: BLE001 - the front end's border: shown on the screen, then left
         _log.exception("the session failed")
-        front.print(NoteBlock("error", f"the session can't go on: {type(error).__name__}: {error}"))
+        front.print(NoteBlock("error", f"the session failed: {type(error).__name__}: {error}"))
         front.end_without_session(1)
 
 
@@ -161,17 +165,17 @@ def _reference(options: Options) -> str:
     return options.resume or ("last" if options.resume_last else "")
 
 
-def in_force(
+def refresh_settings(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, front: Front
 ) -> tuple[Options, LaunchContext, LoadedSettings]:
-    """Return the options, place and settings for opening the next session: the user may have trusted the
-    folder meanwhile. When the settings can't be read, all three stay as they were."""
+    """Return the options, folders and settings for the next session: the user may have trusted the folder
+    meanwhile. If the settings can't be read, all three stay."""
     trusting = msgspec.structs.replace(options, trust=options.trust or front.trusted)
-    again = refresh_launch(launch, trusting)
-    if again == launch:
+    refreshed = refresh_launch(launch, trusting)
+    if refreshed == launch:
         return options, launch, loaded
     try:
-        return trusting, again, read_settings(again, trusting)
+        return trusting, refreshed, read_settings(refreshed, trusting)
     except ConfigError as error:
         front.print(NoteBlock("error", f"{error}; the folder's settings are ignored"))
         return options, launch, loaded
@@ -183,8 +187,7 @@ def _without_prompt(options: Options) -> Options:
 
 
 class Looks:
-    """The looks of this terminal: by the theme that was chosen last and, once it has answered, by its
-    background."""
+    """The looks of this terminal, by the last chosen theme and, once known, its background."""
 
     def __init__(self, display: DisplaySettings, environ: Mapping[str, str], encoding: str) -> None:
         self._display, self._environ, self._encoding = display, environ, encoding
@@ -192,7 +195,7 @@ class Looks:
         self._ground: Ground | None = None
 
     def of(self, theme: str) -> Look:
-        """The look for a theme of the settings."""
+        """Return the look of a theme."""
         self._theme, display = theme, self._display
         look = choose_look(
             environ=self._environ,
@@ -207,7 +210,7 @@ class Looks:
         )
 
     def on(self, ground: Ground) -> Look:
-        """The look for a background."""
+        """Return the look for a background."""
         self._ground = ground
         return self.of(self._theme)
 
@@ -221,10 +224,10 @@ def open_surface(
     *,
     plain: bool = False,
 ) -> Surface:
-    """Create the front end for the terminal: the screen, or plain lines on a dumb terminal or when the user
-    asked for them (as for a screen reader). Nothing is drawn yet."""
+    """Create the front end: the screen, or plain lines on a dumb terminal and on request (as for a screen
+    reader). Nothing is drawn yet."""
     display, environ = loaded.settings.display, launch.environment
-    encoding = sys.stdout.encoding or "ascii"  # now: on the screen stdout is the log's
+    encoding = sys.stdout.encoding or "ascii"  # read now: the screen redirects stdout to the log
 
     looks = Looks(display, environ, encoding)
     look = looks.of(display.theme)
@@ -236,7 +239,7 @@ def open_surface(
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
-    from buddy.cli.line_surface import LineSurface  # these two as below: a screen does not need them
+    from buddy.cli.line_surface import LineSurface  # only needed for plain lines
     from buddy.repl.plain import LineRepl
 
     line = LineRepl(
@@ -253,7 +256,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
 
 
 def _without_own_keys(environ: Mapping[str, str], loaded: LoadedSettings) -> dict[str, str]:
-    """The environment without the variables the person's profiles name for keys, whatever they are called."""
+    """Return the environment without the variables that the user's profiles read keys from."""
     profiles = (loaded.settings.api, *loaded.settings.models.values())
     names = {profile.api_key_env for profile in profiles}
     return {name: value for name, value in environ.items() if name not in names}

@@ -1,4 +1,4 @@
-"""Plain lines as a session sees them. Imported only on a dumb terminal."""
+"""Plain lines as a surface. Imported only on a dumb terminal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from buddy.repl.view.blocks import NoteBlock
 
 
 class LineSurface:
-    """The plain lines of a dumb terminal: what a screen would show briefly is printed, what it would draw is
-    left out."""
+    """The surface of a dumb terminal: temporary texts are printed, drawing is left out."""
 
     def __init__(self, line: LineRepl) -> None:
         self.state = line.state
@@ -20,16 +19,16 @@ class LineSurface:
         self._line = line
 
     def hint(self, text: str) -> None:
-        """Printed, since nothing else is there."""
+        """Print it, because nothing else is there."""
         self.print(NoteBlock("hint", text))
 
     def put(self, text: str, *, over: bool) -> None:
-        """The line belongs to the terminal: the text is printed, to be copied."""
+        """Print the text for copying: the line belongs to the terminal."""
         if text and over:
             self.print(NoteBlock("hint", f"not sent: {text}"))
 
     def edit(self) -> None:
-        """There is no line to edit."""
+        """Say that there is no line to edit."""
         self.hint("there is no editor on a dumb terminal; set TERM")
 
     def expand(self) -> None:
@@ -38,15 +37,15 @@ class LineSurface:
             self.hint("nothing is folded")
 
     def theme(self, name: str) -> bool:
-        """Plain lines have no colours."""
+        """Return False: plain lines have no colours."""
         return False
 
     def write(self, sequence: str) -> bool:
-        """A dumb terminal takes none."""
+        """Return False: a dumb terminal takes no sequences."""
         return False
 
     def redraw(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing."""
 
     def clear(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""The log file. Nothing is ever logged to the terminal; without --debug only warnings are kept."""
+"""The log file. Nothing is logged to the terminal; without --debug only warnings are logged."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from buddy.safety.paths import make_private_folders
 
 
 class _Redacting(logging.Formatter):
-    """Known secret shapes don't reach the log, whatever was logged; tracebacks carry no locals."""
+    """A formatter that removes secrets of known shapes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from buddy.safety.secrets.redact import redact  # 5 ms that a start without a warning need not pay
+        from buddy.safety.secrets.redact import redact  # 5 ms, only needed with a warning
 
         return redact(super().format(record))
 
 
 class _File(logging.StreamHandler[TextIO]):
-    """The file. What it cannot take (the disk is full) waits in its buffer; telling stderr about it, as
-    logging does, would be logged again while the screen is up, and so on without end."""
+    """The handler of the log file."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """No more about a line that cannot be written."""
+        """Drop the error. Logging would print it to stderr, which is logged again while the screen is up,
+        without end."""
 
 
 def start_log(where: Directories, *, debug: bool) -> str:
-    """Log to a file of this day in the state directory; its path, printed when debugging. A directory that
-    can't be written costs the log, not the run."""
+    """Log to today's file in the state directory and return its path, which is printed when debugging. A
+    directory that can't be written only costs the log."""
     folder = os.path.join(where.state, "logs")
     path = os.path.join(folder, time.strftime("%Y-%m-%d.log"))
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""From the command line to a front end, and from every ending to an exit code."""
+"""The choice of a front end for a command line, and of the exit code for every ending."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from buddy.cli.arguments import parse
 CONFIGURATION = 4
 USAGE = 2
 CLOSED_PIPE = 141
-"""As the shell counts a program that SIGPIPE ended: whoever read stdout has had enough."""
+"""The shell's code for a program ended by SIGPIPE: the reader of stdout closed it."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Run buddy with these arguments. Returns the exit code; tells people what went wrong in one line."""
+    """Run buddy with these arguments and return the exit code; report errors in one line."""
     _open_closed_streams()
-    given = os.environ if environment is None else environment
-    sys.excepthook = _crash_hook(given, in_detail=False)
+    variables = os.environ if environment is None else environment
+    sys.excepthook = _crash_hook(variables, in_detail=False)
     try:
         options = parse(arguments)
-        sys.excepthook = _crash_hook(given, in_detail=options.debug)
+        sys.excepthook = _crash_hook(variables, in_detail=options.debug)
         if options.help:
-            return _helped(options, given, 0)
+            return _show_usage(options, variables, 0)
         if options.version:
             sys.stdout.write(f"buddy {__version__}\n")
             return 0
-        return _dispatched(options, given)
+        return _dispatch(options, variables)
     except UsageError as error:
-        return _told(str(error), USAGE)
+        return _fail(str(error), USAGE)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -46,12 +46,12 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
-        return _told(f"not everything could be written: {error.strerror}", 1)
+        return _fail(f"not everything could be written: {error.strerror}", 1)
 
 
-def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
-    """Each branch imports what it needs: `buddy exec` must not pay for the terminal, nor the terminal for
-    models."""
+def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
+    """Run the command. Each branch imports only what it needs: `buddy exec` must not load the terminal, nor
+    the terminal the models."""
     match options.command:
         case "help":
             from buddy.cli.manual import show_help
@@ -82,42 +82,42 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
             return permissions(options, environment)
         case "demo":
-            with _keys_waiting(environment, is_wanted=not options.plain) as modes:
+            with _hold_keys(environment, is_wanted=not options.plain) as modes:
                 from buddy.cli.demo import demo
 
                 return demo(options, environment, modes)
         case _:
-            return _worked(options, environment)
+            return _work(options, environment)
 
 
-def _worked(options: Options, environment: Mapping[str, str]) -> int:
+def _work(options: Options, environment: Mapping[str, str]) -> int:
     if options.allow:
         _check_allowed(options.allow)
     is_typed = sys.stdin.isatty()
     if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):
         if options.command != "exec" and not options.print and not options.words and is_typed:
-            return _helped(options, environment, USAGE)
+            return _show_usage(options, environment, USAGE)
         from buddy.cli.headless import run_headless
 
         return run_headless(options, environment)
     if options.command == "resume" and not (options.words or options.resume or options.resume_last):
-        options = _picked(options, environment)
-    with _keys_waiting(environment, is_wanted=not options.plain) as modes:
+        options = _pick_session(options, environment)
+    with _hold_keys(environment, is_wanted=not options.plain) as modes:
         from buddy.cli.interactive import run_interactive
 
         return run_interactive(options, environment, modes)
 
 
-def _helped(options: Options, environment: Mapping[str, str], code: int) -> int:
-    from buddy.cli.command_help import show_usage  # here: most starts show none
+def _show_usage(options: Options, environment: Mapping[str, str], code: int) -> int:
+    from buddy.cli.command_help import show_usage  # imported here: most runs show no help
 
     show_usage(options, environment)
     return code
 
 
-def _picked(options: Options, environment: Mapping[str, str]) -> Options:
-    """The options with the session that the person chose. Raises `UsageError`."""
-    import msgspec  # these two where somebody chooses
+def _pick_session(options: Options, environment: Mapping[str, str]) -> Options:
+    """Return the options with the session the user chose. Raises `UsageError`."""
+    import msgspec  # imported here: only needed for the choice
 
     from buddy.cli.setup import pick_session
     from buddy.config.settings import ConfigError
@@ -129,34 +129,37 @@ def _picked(options: Options, environment: Mapping[str, str]) -> Options:
 
 
 def _check_allowed(entries: Sequence[str]) -> None:
-    """A rule that cannot be meant ends the run before anything is asked of a model."""
-    from buddy.safety.policy.rules_loading import rules_of_claude  # only who gives one pays for it
+    """Raise `UsageError` for an invalid rule before any model is asked."""
+    from buddy.safety.policy.rules_loading import rules_of_claude  # only needed with the option
 
     for problem in rules_of_claude({"allow": list(entries)}, "user", "--allow").errors:
         raise UsageError(problem)
 
 
-def _keys_waiting(
+def _hold_keys(
     environment: Mapping[str, str], *, is_wanted: bool
 ) -> contextlib.AbstractContextManager[list[Any] | None]:
-    """Hold the keys typed during the imports for the input line. A dumb terminal has no input line: it echoes
-    and edits itself."""
+    """Hold the keys typed during the imports for the input line. A dumb terminal has none: it echoes and
+    edits itself."""
     is_dumb = environment.get("TERM", "") in ("dumb", "unknown", "")
     if is_dumb or not (is_wanted and sys.stdin.isatty() and sys.stdout.isatty()):
         return contextlib.nullcontext()
-    from buddy.cli.early_keys import keys_wait  # only where there is a terminal
+    from buddy.cli.early_keys import hold_keys  # only where there is a terminal
 
-    return keys_wait(sys.stdin.fileno())
+    return hold_keys(sys.stdin.fileno())
 
 
 def _open_closed_streams() -> None:
-    """Streams that were closed are opened on nothing, or the first files of a session would take their
-    numbers and get what is written to them. Python's own are None then, and nobody else asks for that."""
+    """Open closed standard streams on /dev/null.
+
+    Otherwise the first files of a session would get their descriptors, and with them everything written to
+    stdout. Python sets its stream objects to None then.
+    """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor, which is this one
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - lives as long as the program
@@ -169,11 +172,11 @@ def _crash_hook(
     environment: Mapping[str, str], *, in_detail: bool
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a `sys.excepthook` that prints where a crash happened, without variables and without the keys of
-    the environment; `in_detail`: with the source around it."""
+    the environment; `in_detail` adds the surrounding source."""
 
-    def crashed(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    def report_crash(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
         if in_detail:
-            from buddy.cli.traceback_text import traceback_text as report  # 60 ms that only a crash pays
+            from buddy.cli.traceback_text import traceback_text as report  # 60 ms, only needed for a crash
         else:
             from buddy.safety.crash_report import crash_report as report
 
@@ -181,14 +184,15 @@ def _crash_hook(
         tell("buddy crashed. This is a bug in buddy, not your mistake.\n")
         tell(report(error, keys))
 
-    return crashed
+    return report_crash
 
 
-def _told(text: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     tell(f"buddy: {text}\n")
     return code
 
 
 def _silence_stdout() -> None:
-    """Whoever read stdout is gone; Python would complain once more when it flushes at exit."""
+    """Point stdout at /dev/null: its reader is gone, and Python would report that again when it flushes at
+    exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

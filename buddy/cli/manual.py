@@ -12,7 +12,7 @@ from buddy.cli.tables import draw
 from buddy.extend.manual import NoSuchTopicError, Topic, find_topic
 
 PAGE_COLUMNS = 100
-"""Longer lines of prose are hard to read."""
+"""Maximum width of a page: longer lines of prose are hard to read."""
 
 
 def show_help(options: Options, environment: Mapping[str, str]) -> int:
@@ -27,10 +27,10 @@ def show_help(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def show_page(page: Topic, options: Options, environment: Mapping[str, str], out: TextIO) -> None:
-    """Print a page: painted on a terminal, at most `PAGE_COLUMNS` wide; elsewhere as it is written."""
+    """Print a page, painted and at most `PAGE_COLUMNS` wide on a terminal, as plain Markdown elsewhere."""
     encoding = out.encoding or "ascii"
     if out.isatty():
-        from buddy.repl.render.markdown import closed_blocks  # here: a pipe does not need it
+        from buddy.repl.render.markdown import closed_blocks  # imported here: a pipe does not need it
 
         out.write(draw(closed_blocks(page.flowing()), options, environment, encoding, PAGE_COLUMNS))
         return

@@ -1,8 +1,8 @@
-"""A first word that looks like a subcommand and is none: refused with the nearest one, never sent to a model.
+"""Mistyped subcommands: refused with the nearest one, never sent to a model.
 
-What is meant as a prompt is usually quoted. A misspelt subcommand is refused whatever stands behind it; an
-English word near a subcommand with at most one more word, or with a word the subcommand takes; a word that
-other programs have as a subcommand with at most one more.
+A prompt is usually quoted. A misspelt subcommand is refused whatever follows it; an English word that
+resembles a subcommand, with at most one more word or with a word the subcommand takes; a subcommand of other
+programs, with at most one more word.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MAY_BE_ENGLISH = frozenset(
         "session",
     }
 )
-"""English words near a subcommand: with more than one word behind them they begin a sentence."""
+"""English words like a subcommand: with more than one word after them they start a sentence."""
 _TAKES = {"permissions": frozenset({"test"})}
-"""Words that a subcommand takes first."""
+"""First words that a subcommand takes."""
 _UPDATE = "buddy does not update itself; update it as you installed it: pipx upgrade buddy-repl"
 _CONFIG = "your settings are a file: `buddy init` writes it, `buddy init --print` shows every setting"
 _ELSEWHERE = {
@@ -45,27 +45,28 @@ _ELSEWHERE = {
     "update": _UPDATE,
     "upgrade": _UPDATE,
     "version": "the version is `buddy --version`",
-    "continue": "`buddy --continue` goes on with the newest session",
+    "continue": "`buddy --continue` continues the newest session",
     "run": "`buddy exec PROMPT` runs one prompt",
     "chat": "`buddy` alone opens the prompt",
     "start": "`buddy` alone opens the prompt",
     "auth": "`buddy login PROVIDER` stores a key",
-    "history": "`buddy sessions` lists what you did",
+    "history": "`buddy sessions` lists earlier sessions",
     "list": "`buddy sessions` lists sessions, `buddy models` models",
-    "status": "`buddy doctor` says what works here",
+    "status": "`buddy doctor` checks what works here",
 }
-"""Subcommands of other programs, and what does the same here."""
+"""Subcommands of other programs, and buddy's equivalent."""
 _INSIDE = (
     "add-dir agents answer approve bg btw budget cd clear compact config context continue copy cost diff "
     "doctor editor export fg fork help hooks init jobs keys kill log login logout mcp memory mode model "
     "models more new no ok permissions plan ps queue quit redo redraw rename reset restore resume retry "
     "rewind session skills status steer theme timeout tools trust undo wait worktree"
 )
-"""The slash commands, held against their registry by a test: importing that here would slow every start."""
+"""The slash commands. A test compares them with the registry, which would slow every start if it were
+imported here."""
 
 
 def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
-    """Advice on words that were meant as a subcommand, "" for a prompt."""
+    """Return advice for words that were meant as a subcommand, "" for a prompt."""
     first, behind = words[0], len(words) - 1
     if not _WORD().fullmatch(first):
         return ""
@@ -73,17 +74,17 @@ def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
         return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
     if not behind and first in _INSIDE.split():
         return f"/{first} works inside buddy: start `buddy` and type it there. {_as_prompt(words)}"
-    import difflib  # here: 1 ms that only such words need
+    import difflib  # imported here: 1 ms, only needed for such words
 
-    near = difflib.get_close_matches(first, commands, 1, _NEAR) or _transposed(first, commands)
+    near = difflib.get_close_matches(first, commands, 1, _NEAR) or _find_transposed(first, commands)
     if not near or (first in _MAY_BE_ENGLISH and behind > 1 and words[1] not in _TAKES.get(near[0], ())):
         return ""
-    meant = shlex.join(["buddy", near[0], *words[1:]])
-    return f"there is no `buddy {first}`; did you mean `{meant}`? {_as_prompt(words)}"
+    correction = shlex.join(["buddy", near[0], *words[1:]])
+    return f"there is no `buddy {first}`; did you mean `{correction}`? {_as_prompt(words)}"
 
 
-def _transposed(word: str, known: Collection[str]) -> list[str]:
-    return [one for one in known if sorted(one) == sorted(word)][:1]
+def _find_transposed(word: str, known: Collection[str]) -> list[str]:
+    return [name for name in known if sorted(name) == sorted(word)][:1]
 
 
 def _as_prompt(words: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
-"""`buddy permissions test`: what would be asked about, and why. Judges; runs nothing.
+"""`buddy permissions test`: judges commands and explains the decisions; runs nothing.
 
-Every line of stdin gets an answer, whatever it holds and whatever goes wrong with it: what cannot be judged
-is asked about, and says why.
+Every line of stdin gets an answer: a line that can't be judged is answered with "ask" and the reason.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from buddy.sessions.folder import workspace_root
 MAX_LINE_BYTES = 1 << 20
 
 Judge = Callable[[str], tuple[Decision, str]]
-"""Decision and reason for a command."""
+"""Returns decision and reason for a command."""
 
 
 class PermissionLine(msgspec.Struct, frozen=True):
-    """One line of stdin: a command, or why there is none."""
+    """One line of stdin: a command, or the reason why it contains none."""
 
     identity: object
     command: str | None
-    wrong: str = ""
+    problem: str = ""
 
 
 def permissions(options: Options, environment: Mapping[str, str]) -> int:
-    """Judge commands of the arguments, or JSON lines {"id", "command"} of stdin, in this directory, taken as
-    trusted, in the default mode, without a sandbox and without anybody's rules."""
+    """Judge commands of the arguments, or JSON lines {"id", "command"} of stdin: in this directory, taken as
+    trusted, in the default mode, without a sandbox and without rules."""
     if not options.words or options.words[0] != "test":
         raise UsageError('expected: buddy permissions test "git log" …, or JSON lines on stdin with --json')
     if options.permission_mode or options.trust or options.config:
@@ -72,7 +71,7 @@ def _judge_here(environment: Mapping[str, str]) -> Judge:
     try:
         cwd = os.path.realpath(os.getcwd())
     except FileNotFoundError:
-        raise UsageError("the current directory is gone; start in one that exists") from None
+        raise UsageError("the current directory no longer exists; start in another one") from None
     home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
     boundary = Boundary(os.path.realpath(workspace_root(cwd)), cwd, home)
     analyser = Analyser()
@@ -86,18 +85,18 @@ def _judge_here(environment: Mapping[str, str]) -> Judge:
     return judge
 
 
-def answered(request: PermissionLine, judge: Judge) -> tuple[Decision, str]:
-    """Decision and reason for one line. Never raises: a fault in one answer must not cost the others."""
+def judge_line(request: PermissionLine, judge: Judge) -> tuple[Decision, str]:
+    """Return decision and reason for one line. Never raises: one failure must not cost the other answers."""
     if request.command is None:
-        return "ask", request.wrong
+        return "ask", request.problem
     try:
         return judge(request.command)
-    except Exception as error:  # noqa: BLE001 - the border of one line: what failed is said, asking is safe
+    except Exception as error:  # noqa: BLE001 - the border of one line: asking is the safe answer
         return "ask", f"buddy failed to judge it, so it asks: {type(error).__name__}: {str(error)[:200]}"
 
 
 def requests(stream: BinaryIO) -> Iterator[PermissionLine]:
-    """The lines of a stream that are not empty, none of them read beyond a megabyte."""
+    """Yield the non-empty lines of a stream, reading at most a megabyte of each."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -105,7 +104,7 @@ def requests(stream: BinaryIO) -> Iterator[PermissionLine]:
             identity = _first_identity(line)
             while line and not line.endswith(b"\n"):
                 line = stream.readline(MAX_LINE_BYTES)
-            yield _wrong(number, identity, f"is longer than {MAX_LINE_BYTES} bytes")
+            yield _reject(number, identity, f"is longer than {MAX_LINE_BYTES} bytes")
         elif line.strip():
             yield _request(number, line)
 
@@ -113,37 +112,36 @@ def requests(stream: BinaryIO) -> Iterator[PermissionLine]:
 def _request(number: int, line: bytes) -> PermissionLine:
     try:
         text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").strip()
-        given = cast("object", parse_json(text))
+        value = cast("object", parse_json(text))
     except ValueError as error:
-        found = str(error).removeprefix("arguments are ").removesuffix(" Send one JSON object.")
-        return _wrong(number, _first_identity(line), f"is {found[:200]}")
-    if not isinstance(given, dict):
-        return _wrong(number, None, 'is not a JSON object with "id" and "command"')
-    fields = cast("dict[str, object]", given)
+        problem = str(error).removeprefix("arguments are ").removesuffix(" Send one JSON object.")
+        return _reject(number, _first_identity(line), f"is {problem[:200]}")
+    if not isinstance(value, dict):
+        return _reject(number, None, 'is not a JSON object with "id" and "command"')
+    fields = cast("dict[str, object]", value)
     identity = fields.get("id")
     if "id" not in fields:
-        return _wrong(number, None, 'has no "id"')
+        return _reject(number, None, 'has no "id"')
     if isinstance(identity, float) and not math.isfinite(identity):
-        return _wrong(number, None, 'has an "id" that is too large a number')
+        return _reject(number, None, 'has an "id" that is too large a number')
     command = fields.get("command")
     if not isinstance(command, str):
-        return _wrong(number, identity, 'has no "command" that is text')
+        return _reject(number, identity, 'has no "command" that is text')
     return PermissionLine(identity, command)
 
 
 def _first_identity(line: bytes) -> object:
-    """The id at the start of a line that is too long or broken, so that its answer can be told from
-    others."""
-    found = re.match(rb'\s*\{\s*"id"\s*:\s*("[^"\\\x00-\x1f]{0,200}"|0|-?[1-9]\d{0,17})\s*,', line)
-    return json.loads(found[1].decode("utf-8", "surrogateescape")) if found else None
+    """Return the id at the start of a line that is too long or broken, so that its answer can be matched."""
+    match = re.match(rb'\s*\{\s*"id"\s*:\s*("[^"\\\x00-\x1f]{0,200}"|0|-?[1-9]\d{0,17})\s*,', line)
+    return json.loads(match[1].decode("utf-8", "surrogateescape")) if match else None
 
 
-def _wrong(number: int, identity: object, what: str) -> PermissionLine:
+def _reject(number: int, identity: object, what: str) -> PermissionLine:
     return PermissionLine(identity, None, f"line {number} of stdin {what}")
 
 
 def _tell(request: PermissionLine, judge: Judge, *, as_json: bool) -> None:
-    decision, why = answered(request, judge)
+    decision, why = judge_line(request, judge)
     if as_json:
         answer = {"id": request.identity, "decision": decision, "why": why}
         sys.stdout.write(json.dumps(answer) + "\n")

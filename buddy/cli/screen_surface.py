@@ -1,5 +1,5 @@
-"""The screen as a session sees it. Imported only where there is a screen: prompt_toolkit costs 60 ms that a
-dumb terminal does not need."""
+"""The screen as a surface. Imported only with a screen: prompt_toolkit takes 60 ms that a dumb terminal does
+not need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from buddy.repl.render.style import Look
 
 
 class ScreenSurface:
-    """The screen."""
+    """The surface of a real terminal."""
 
     def __init__(self, repl: Repl, look_of: Callable[[str], Look]) -> None:
         self.state = repl.state
@@ -29,18 +29,18 @@ class ScreenSurface:
         self._editor, self._give_back = repl.editor, repl.give_back
 
     def theme(self, name: str) -> bool:
-        """Draw with another theme."""
+        """Switch the theme."""
         look = self._look_of(name)
         self._restyle(look)
         return look.theme != "mono" or name == "plain"
 
     def write(self, sequence: str) -> bool:
-        """A control sequence, with the next frame."""
+        """Write a control sequence with the next frame."""
         self._screen.write(sequence)
         return True
 
     def put(self, text: str, *, over: bool) -> None:
-        """Put text into the line, before what stands there; not `over`: a line that was refused."""
+        """Put text into the line, before its content; with `over` false, as a refused line."""
         if over:
             self._editor.put_back(text)
         elif text:

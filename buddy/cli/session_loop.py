@@ -1,4 +1,4 @@
-"""One session behind the screen: opened, worked with, closed. Imported after the first frame."""
+"""One session behind the screen: open it, work with it, close it. Imported after the first frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from buddy.app.options import Options
 from buddy.app.policy import change_settings
 from buddy.app.providers import Models
 from buddy.app.session import Session, open_session
-from buddy.app.session_store import KEEP_ELSEWHERE, session_store
+from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.app.trust import FolderTrust
 from buddy.cli.demo_model import FAREWELL, HINTS, DemoModels
 from buddy.cli.doctor import report
@@ -57,12 +57,12 @@ _log = logging.getLogger(__name__)
 USAGE = 2
 LAST_TITLE_CHARS = 60
 WELCOME_WITHIN_S = 0.3
-"""How long the first screen waits for git."""
+"""How long the first screen waits for the branch name from git."""
 PREPARE_AFTER_S = 1.0
-"""What the start itself still does, and the first keys, come before."""
+"""Delay of the preparation, after the rest of the start-up and the first keys."""
 PROBLEM_WITHIN_S = 0.7
-"""How long what is typed waits for the question whether a key can be had: a keyring or a key command may
-take half a minute, and commands need no key."""
+"""How long the first prompt waits for the check whether a key exists. A keyring or a key command may take
+half a minute, and commands need no key."""
 
 
 async def run_session(
@@ -73,13 +73,13 @@ async def run_session(
     reference: str,
     log_path: str,
 ) -> None:
-    """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
+    """Open a session ("": a new one), work with it until the user leaves or switches, close it."""
     models = _models(options, launch, loaded, front)
-    # The catalogue, a lane, the prices of a model it does not know: 9 to 24 ms that keys do not wait for.
+    # In a thread: the catalogue, a lane and unknown prices take 9 to 24 ms, which would delay keys.
     with giving_way():
         await asyncio.to_thread(models.access_or_explain, options.model)
     try:
-        store = session_store(
+        store = open_store(
             launch, loaded.settings, lambda text: front.print(NoteBlock("warning", text.strip()))
         )
         if options.fork and reference:
@@ -91,37 +91,37 @@ async def run_session(
             if not front.previous:
                 _answer_with(session, options.model)
             await _work(session, options, front, log_path)
-        await _closed(session, front)
+        await _finish(session, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
-        front.print(NoteBlock("error", _said(error, reference)))
-        if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
+        front.print(NoteBlock("error", _describe_error(error, reference)))
+        if isinstance(error, NoSuchSessionError) and not front.previous:  # the id came from the command line
             front.end_without_session(USAGE)
         elif reference:
             front.switch_to = front.previous if front.previous != reference else ""
             front.previous = ""
-            front.controller.take_back()  # it was for this session, not for the one that is opened instead
+            front.controller.take_back()  # it was meant for this session, not for the one opened instead
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         front.print(
-            NoteBlock("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
+            NoteBlock("error", f"{where}{error.strerror}: the session can't be saved there; {KEEP_ELSEWHERE}")
         )
     finally:
-        await front.settle()
+        await front.drain()
 
 
 def _answer_with(session: Session, model: str) -> None:
-    """The model of the command line answers in the task in front of the session that was resumed with it; its
-    other tasks, and sessions gone to later, keep theirs."""
+    """Use the model of the command line in the foreground task of a resumed session; its other tasks and
+    later sessions keep theirs."""
     task = session.board.task(session.board.focus)
     if model and task.model != model and not task.closed:
         session.board.change_model(task.task_id, model)
 
 
-def _said(error: Exception, reference: str) -> str:
-    """Describe an error of a session, and what can be done about it."""
+def _describe_error(error: Exception, reference: str) -> str:
+    """Describe an error of a session and what to do about it."""
     match error:
         case ForeignSessionError() | ReadOnlySessionError() | LockedError():
-            ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy."
+            ways = f"/session show {reference} shows it, /session fork {reference} continues in a copy."
             return f"{error}. {ways}"
         case _:
             return str(error)
@@ -157,7 +157,7 @@ async def _work(session: Session, options: Options, front: Front, log_path: str)
 async def _begin(
     session: Session, options: Options, front: Front, screen: ScreenActions, log_path: str, branch: Branch
 ) -> None:
-    """Say what there is to know, and hand the session what the person types and has typed."""
+    """Show the notices of the session, then let it handle what the user types and has typed."""
     folder = FolderTrust(session.launch)
     own = OwnWork(session.board.parts.clock.now, front.screen.touch)
     context = Context(
@@ -170,13 +170,13 @@ async def _begin(
         branch=branch,
     )
     _listen(session, front)
-    asked, found = await asyncio.to_thread(lambda: (folder.ask(), _found(session)))
-    await _greet(session, front, screen, branch, found)
+    trust_question, facts = await asyncio.to_thread(lambda: (folder.ask(), _collect_facts(session)))
+    await _greet(session, front, screen, branch, facts)
     for note in session.notes:
-        if not (asked and note in (IGNORED, session.launch.trust_note)):
+        if not (trust_question and note in (IGNORED, session.launch.trust_note)):
             front.print(NoteBlock("warning", note))
-    if asked:
-        front.print(PlainText(asked))
+    if trust_question:
+        front.print(PlainText(trust_question))
     commands = builtin_commands()
     files = FileIndexes()
     front.completer.source = SessionCompleter(
@@ -191,7 +191,7 @@ async def _begin(
 
 
 async def _prepare(session: Session, front: Front) -> None:
-    """While the person types the first prompt, what it will need is made ready."""
+    """Prepare what the first prompt will need while the user types it."""
     await asyncio.sleep(PREPARE_AFTER_S)
     await session.sandbox.handle.ready()
     front.screen.touch()
@@ -199,18 +199,18 @@ async def _prepare(session: Session, front: Front) -> None:
 
 
 def _listen(session: Session, front: Front) -> None:
-    """Questions of models are printed when they come; `/answer` answers them."""
+    """Print questions of models when they arrive; `/answer` answers them."""
 
-    def said(one: OpenQuestion) -> None:
-        before = "" if one.task_id == session.board.focus else f"@{one.task_id} "
-        earlier = [other.number for other in session.questions.waiting() if other.task_id == one.task_id]
-        then = f"After question {earlier[0]}: " if earlier[0] != one.number else ""
-        how = one.ways(before)
+    def print_question(question: OpenQuestion) -> None:
+        before = "" if question.task_id == session.board.focus else f"@{question.task_id} "
+        earlier = [other.number for other in session.questions.waiting() if other.task_id == question.task_id]
+        then = f"After question {earlier[0]}: " if earlier[0] != question.number else ""
+        how = question.ways(before)
         how = then + (how[0].lower() if then else how[0]) + how[1:]
-        front.print(QuestionAsked(one.task_id, one.words(), how))
+        front.print(QuestionAsked(question.task_id, question.words(), how))
         front.screen.touch()
 
-    session.questions.listeners.append(said)
+    session.questions.listeners.append(print_question)
 
 
 async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
@@ -221,57 +221,60 @@ async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
 
 
 async def _greet(
-    session: Session, front: Front, screen: ScreenActions, branch: Branch, found: tuple[str, ...]
+    session: Session, front: Front, screen: ScreenActions, branch: Branch, facts: tuple[str, ...]
 ) -> None:
-    """Show the last messages of a resumed session, or what a first run has to know."""
+    """Show the last messages of a resumed session, or the welcome of a new one."""
     board = session.board
     front_task = board.task(board.focus)
     history = front_task.history
-    if history and session.session_id == front.previous:  # opened again: all of it is on the screen
+    if history and session.session_id == front.previous:  # reopened: its messages are still on the screen
         return
     if any(task.history for task in board.tasks.values()):
-        number = board.focus if len(board.tasks) > 1 else 0
+        task_id = board.focus if len(board.tasks) > 1 else 0
         copied, copy_of = front_task.copied, front_task.copy_of
-        front.print(*blocks_of(history, number, front_task.receipt, copied=copied, copy_of=copy_of))
+        front.print(*blocks_of(history, task_id, front_task.receipt, copied=copied, copy_of=copy_of))
         front.print(
-            *(NoteBlock("info", _paused(task)) for task in board.tasks.values() if task.state == "paused")
+            *(
+                NoteBlock("info", _describe_paused(task))
+                for task in board.tasks.values()
+                if task.state == "paused"
+            )
         )
         return
     if isinstance(session.models, DemoModels):
         front.print(PlainText(HINTS))
         return
-    front.print(await _welcome(session, branch, found))
-    told = asyncio.Event()
-    screen.start(_tell_problem(session, front, told))
+    front.print(await _welcome(session, branch, facts))
+    is_checked = asyncio.Event()
+    screen.start(_tell_problem(session, front, is_checked))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PROBLEM_WITHIN_S):
-            await told.wait()
+            await is_checked.wait()
 
 
-async def _welcome(session: Session, branch: Branch, found: tuple[str, ...]) -> Welcome:
-    """The first screen; git has a moment in which to name the branch."""
-    shown = await branch.first(WELCOME_WITHIN_S)
+async def _welcome(session: Session, branch: Branch, facts: tuple[str, ...]) -> Welcome:
+    """Return the first screen. Git has a moment to name the branch."""
+    branch_name = await branch.first(WELCOME_WITHIN_S)
     home, folder = os.path.expanduser("~"), session.launch.boundary.cwd
     name = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(home + "/") else folder
     model = session.board.parts.model(session.board.task(session.board.focus).model).name
-    return Welcome(__version__, name, shown, model, f"{session.policy.mode} mode", found)
+    return Welcome(__version__, name, branch_name, model, f"{session.policy.mode} mode", facts)
 
 
-def _found(session: Session) -> tuple[str, ...]:
-    """The facts worth knowing about the folder: instructions in force, trust, the last session. Looks at the
-    disk."""
+def _collect_facts(session: Session) -> tuple[str, ...]:
+    """Return facts about the folder: instruction files, trust, the last session. Reads the disk."""
     facts = [", ".join(session.instruction_names)] if session.instruction_names else []
     facts += ["trusted folder"] if session.launch.trusted else []
-    others = (one for one in session.store.list() if one.session_id != session.session_id)
-    last = next((one for one in others if not one.foreign), None)
+    others = (summary for summary in session.store.list() if summary.session_id != session.session_id)
+    last = next((summary for summary in others if not summary.foreign), None)
     if last is not None:
         title = one_line(last.name or last.title, LAST_TITLE_CHARS)
         facts.append(f"/resume: {title}" if title else "/resume: the last session")
     return (" · ".join(facts),) if facts else ()
 
 
-async def _tell_problem(session: Session, front: Front, told: asyncio.Event) -> None:
-    """Show what a first run has to know, if anything; set `told` afterwards."""
+async def _tell_problem(session: Session, front: Front, is_checked: asyncio.Event) -> None:
+    """Show the first-run text if no model can be used; set `told` afterwards."""
     try:
         problem = await session.models.problem(session.board.task(session.board.focus).model)
         if problem:
@@ -279,31 +282,31 @@ async def _tell_problem(session: Session, front: Front, told: asyncio.Event) -> 
                 PlainText(await first_run_text(problem, session.models.known(), session.launch.environment))
             )
     finally:
-        told.set()
+        is_checked.set()
 
 
-def _paused(task: Task) -> str:
-    """Describe a paused task, and what continuing it does about calls that never ran: an open question is
-    asked again then, and only then."""
-    why = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
-    said = f"Task {task.task_id} was interrupted{why}. /continue {task.task_id} resumes it"
+def _describe_paused(task: Task) -> str:
+    """Describe a paused task, and the calls that `/continue` will run."""
+    reason = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
+    sentence = f"Task {task.task_id} was interrupted{reason}. /continue {task.task_id} resumes it"
     match len(task.not_run):
         case 0:
-            return f"{said}."
+            return f"{sentence}."
         case 1:
-            return f"{said}; its one call that did not run asks again if it needs your approval."
+            return f"{sentence}; its one call that did not run will ask for your approval if it needs it."
         case count:
-            return f"{said}; its {count} calls that did not run ask again where they need your approval."
+            calls = f"{count} calls that did not run"
+            return f"{sentence}; its {calls} will ask for your approval where they need it."
 
 
-async def _closed(session: Session, front: Front) -> None:
-    """A session in which nothing was said leaves no trace; the demo's folder goes with all that is in it."""
+async def _finish(session: Session, front: Front) -> None:
+    """Delete a session without messages; for others, prepare the farewell."""
     session_id = session.session_id
     if isinstance(session.models, DemoModels):
         front.farewell = FAREWELL
     elif any(task.history for task in session.board.tasks.values()):
-        left = [task.worktree_state for task in session.board.tasks.values() if task.worktree_state]
-        front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
+        changes = [task.worktree_state for task in session.board.tasks.values() if task.worktree_state]
+        front.farewell = "\n".join((*changes, f"resume with: buddy resume {session_id}"))
     else:
         await asyncio.to_thread(session.store.delete, session_id)
 
@@ -316,9 +319,9 @@ def _screen_actions(front: Front, jobs: set[asyncio.Task[None]], session: Sessio
     def start(work: Coroutine[Any, Any, None]) -> None:
         job = asyncio.get_running_loop().create_task(work)
         jobs.add(job)
-        job.add_done_callback(ended)
+        job.add_done_callback(forget)
 
-    def ended(job: asyncio.Task[None]) -> None:
+    def forget(job: asyncio.Task[None]) -> None:
         jobs.discard(job)
         if not job.cancelled() and (error := job.exception()) is not None:
             _log.error("a command failed", exc_info=error)
@@ -349,13 +352,13 @@ def _screen_actions(front: Front, jobs: set[asyncio.Task[None]], session: Sessio
         switch_session=switch,
         reopen=reopen,
         copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
-        theme=lambda name: _themed(front, session, name),
+        theme=lambda name: _switch_theme(front, session, name),
     )
 
 
-async def _themed(front: Front, session: Session, name: str) -> str:
-    """Show a theme ("": none), and keep it in buddy's own settings file. Raises `ConfigError` when it can't
-    be kept."""
+async def _switch_theme(front: Front, session: Session, name: str) -> str:
+    """Switch the theme and save it in buddy's own settings file; return a text for the user. Without a name,
+    only the text. Raises `ConfigError` when it can't be saved."""
     display = session.settings.display
     if not name:
         return f"theme {front.theme or display.theme}, color {display.color}"
@@ -363,16 +366,16 @@ async def _themed(front: Front, session: Session, name: str) -> str:
     is_seen = front.screen.theme(name)
     path = os.path.join(session.launch.where.config, "settings.toml")
 
-    def chosen(table: dict[str, Any]) -> None:
+    def set_theme(table: dict[str, Any]) -> None:
         table["display"] = {**table.get("display", {}), "theme": name}
 
-    await asyncio.to_thread(change_settings, path, chosen)
+    await asyncio.to_thread(change_settings, path, set_theme)
     unseen = "" if is_seen else "; there are no colours here (the terminal, NO_COLOR or [display] color)"
-    return f"theme {name}, kept in {path}{unseen}"
+    return f"theme {name}, saved in {path}{unseen}"
 
 
 def clipboard(text: str, *, inside_tmux: bool) -> str:
-    """The sequence that puts text on the terminal's clipboard (OSC 52), which also works over ssh; wrapped
-    for tmux, which else keeps it to itself."""
+    """Return the sequence that copies text to the terminal's clipboard (OSC 52), also over ssh. tmux swallows
+    it unless it is wrapped."""
     sequence = f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
     return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence

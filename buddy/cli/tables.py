@@ -1,4 +1,4 @@
-"""Lists of the command line: a table where a person reads it, plain lines where a program does."""
+"""Lists on the command line: a table on a terminal, plain lines for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COLUMNS = 1_000
 def show(
     table: TableBlock, lines: Iterable[str], options: Options, environment: Mapping[str, str], out: TextIO
 ) -> None:
-    """Print the table on a terminal, elsewhere the lines, whose form does not change with the window."""
+    """Print the table on a terminal, else the lines, whose form does not depend on the window."""
     if out.isatty() and table.rows:
         out.write(draw([table], options, environment, out.encoding or "ascii"))
         return
@@ -26,8 +26,8 @@ def show(
 
 
 def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str, str], out: TextIO) -> None:
-    """Print lines in their styles on a terminal."""
-    from buddy.repl.render.console import Canvas  # here, as in `draw`
+    """Print styled lines on a terminal."""
+    from buddy.repl.render.console import Canvas  # imported here, as in `draw`
 
     canvas = Canvas(_look(options, environment, encoding := out.encoding or "ascii"))
     text = canvas.ansi(canvas.wrap_all(lines, min(shutil.get_terminal_size().columns, MAX_COLUMNS) - 1))
@@ -35,7 +35,7 @@ def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str
 
 
 def _look(options: Options, environment: Mapping[str, str], encoding: str) -> Look:
-    """Return the look by the person's display settings; by the defaults where those can't be read."""
+    """Return the look of the user's display settings, or of the defaults if those can't be read."""
     try:
         display = read_settings(find_launch(options, environment), options).settings.display
     except ConfigError:
@@ -52,8 +52,10 @@ def draw(
     encoding: str,
     most_columns: int = MAX_COLUMNS,
 ) -> str:
-    """Return blocks as text for this terminal, for an encoding that may lack characters."""
-    from buddy.repl.render.painter import Painter  # here: rich costs 60 ms, and a pipe does not need it
+    """Return blocks as text for this terminal, in an encoding that may lack characters."""
+    from buddy.repl.render.painter import (
+        Painter,  # imported here: rich takes 60 ms, and a pipe does not need it
+    )
 
     painter = Painter(_look(options, environment, encoding))
     columns = min(shutil.get_terminal_size().columns, most_columns)

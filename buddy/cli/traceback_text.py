@@ -1,4 +1,4 @@
-"""The traceback of a crash for `--debug`, laid out by rich: source lines around each frame, no variables."""
+"""The traceback of a crash for `--debug`, formatted by rich: source lines around each frame, no variables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _AROUND = 3
 
 
 def traceback_text(error: BaseException, keys: Sequence[str] = ()) -> str:
-    """The traceback as plain text, keys redacted and nothing in it that a terminal would act on."""
+    """Return the traceback as plain text, with keys redacted and without control sequences."""
     trace = Traceback.extract(type(error), error, error.__traceback__, show_locals=False)
     for stack in trace.stacks:
         stack.exc_value = clean(redact(stack.exc_value, keys))
         stack.notes = [clean(redact(note, keys)) for note in stack.notes]
-        stack.syntax_error = None  # its line would be printed unredacted
+        stack.syntax_error = None  # rich would print its line unredacted
     if _shows_secret(trace, keys):
         return crash_report(error, keys)
     columns = shutil.get_terminal_size().columns
@@ -34,7 +34,10 @@ def traceback_text(error: BaseException, keys: Sequence[str] = ()) -> str:
 
 
 def _shows_secret(trace: Trace, keys: Sequence[str]) -> bool:
-    """Tell whether a source line has a secret: rich crops lines, and half a secret is not recognised."""
+    """Tell whether a source line contains a secret: rich crops lines, and a cropped secret would not be
+    recognised."""
     frames = (frame for stack in trace.stacks for frame in stack.frames)
-    near = (linecache.getlines(one.filename)[max(one.lineno - 9, 0) : one.lineno + 9] for one in frames)
+    near = (
+        linecache.getlines(frame.filename)[max(frame.lineno - 9, 0) : frame.lineno + 9] for frame in frames
+    )
     return any((text := "".join(lines)) != redact(text, keys) for lines in near)

@@ -1,7 +1,7 @@
-"""`buddy exec`: one prompt, no terminal. The turn runs on the task board like any other; this writes what
-happens.
+"""`buddy exec`: one prompt without a terminal. The turn runs on the task board like any other; this module
+writes its events.
 
-Ctrl-C and SIGTERM cancel the turn, what arrived is kept, and the exit code says so.
+Ctrl-C and SIGTERM cancel the turn; what arrived is saved, and the exit code reports it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LOOK_EVERY_S = 0.25
 
 
 class ExecRun(msgspec.Struct, frozen=True):
-    """The parts of one headless run. `content` is empty to continue a history that waits. `stop_on_denial`:
-    the first call nobody could approve ends the run. `warn` takes sentences for the person."""
+    """The parameters of one headless run. `content` is empty to continue a waiting history; `stop_on_denial`
+    ends the run at the first call nobody could approve; `warn` writes sentences for the user."""
 
     content: tuple[UserPart, ...]
     facts: RunFacts
@@ -37,7 +37,7 @@ class ExecRun(msgspec.Struct, frozen=True):
 
 
 class _RunWatch:
-    """Facts a run gathers from its own events."""
+    """The facts a run collects from its events."""
 
     def __init__(self) -> None:
         self.denials: list[dict[str, Any]] = []
@@ -46,21 +46,21 @@ class _RunWatch:
         self.terminated = False
         self._started: dict[str, ToolStarted] = {}
 
-    def look(self, events: Sequence[TaskEvent]) -> None:
-        for one in events:
-            if isinstance(one.event, ToolStarted):
-                self._started[one.event.call.id] = one.event
-            elif isinstance(one.event, ToolFinished):
-                started = self._started.pop(one.event.call_id)
-                if one.event.status == "denied":
-                    self.denials.append(_denial(started.call, one.event.missing))
+    def collect(self, events: Sequence[TaskEvent]) -> None:
+        for task_event in events:
+            if isinstance(task_event.event, ToolStarted):
+                self._started[task_event.event.call.id] = task_event.event
+            elif isinstance(task_event.event, ToolFinished):
+                started = self._started.pop(task_event.event.call_id)
+                if task_event.event.status == "denied":
+                    self.denials.append(_denial(started.call, task_event.event.missing))
                     self.denied = self.denied or started.title
-                if one.event.missing:
-                    self.missing.append(one.event.missing)
+                if task_event.event.missing:
+                    self.missing.append(task_event.event.missing)
 
 
 async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format) -> int:
-    """Run one turn of a task and write it. Returns the exit code."""
+    """Run one turn of a task, write it in this format and return the exit code."""
     watch = _RunWatch()
     reader = board.reader()
     task = board.task(task_id)
@@ -68,15 +68,15 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
     output.start(run.facts, board.message(run.content, "prompt"))
     signals = _Signals(board, task_id, watch)
     signals.install()
-    saving = asyncio.create_task(_saving(board, reader.close))
+    saving = asyncio.create_task(_watch_saving(board, reader.close))
     try:
         runner = board.submit(task_id, run.content) if run.content else board.continue_task(task_id)
         runner.add_done_callback(lambda _task: reader.close())
         while events := await reader.batch():
-            watch.look(events)
-            for one in events:
-                if one.task_id == task_id:
-                    output.event(one.event)
+            watch.collect(events)
+            for task_event in events:
+                if task_event.task_id == task_id:
+                    output.event(task_event.event)
             if run.stop_on_denial and watch.missing:
                 board.cancel(
                     task_id, f"an approval was needed and nobody was there to give it: {watch.denied}"
@@ -105,13 +105,13 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
     if watch.missing:
         run.warn(skipped_summary(watch.missing))
     elif watch.denials:
-        run.warn(f"{describe_calls(len(watch.denials), 'denied', more=False)}; the lines above say why.")
+        run.warn(f"{describe_calls(len(watch.denials), 'denied', more=False)}; the reasons are above.")
     return exit_code(outcome, approval_missing=bool(watch.missing), terminated=watch.terminated)
 
 
-async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
-    """Give up once the disk has refused for a while: a turn waits for its records, and here nobody can make
-    room."""
+async def _watch_saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
+    """Give up after the disk refused writes for a while: turns wait for their records, and nobody is there to
+    free space."""
     refused_s = 0.0
     while refused_s < UNSAVED_LIMIT_S:
         await asyncio.sleep(LOOK_EVERY_S)
@@ -120,7 +120,7 @@ async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
 
 
 class _Signals:
-    """SIGINT and SIGTERM cancel the turn; a second one ends the program's waiting as well."""
+    """SIGINT and SIGTERM cancel the turn; a second one also stops waiting for the turn's end."""
 
     def __init__(self, board: TaskBoard, task_id: int, watch: _RunWatch) -> None:
         self._board = board
@@ -128,20 +128,20 @@ class _Signals:
         self._watch = watch
         self._count = 0
         ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        # `nohup buddy …`, or a run in the background of a script: what was to be ignored stays ignored.
-        self._heard = [one for one in ends if signal.getsignal(one) != signal.SIG_IGN]
+        # `nohup buddy …` or a background run in a script: a signal that was ignored stays ignored.
+        self._handled = [number for number in ends if signal.getsignal(number) != signal.SIG_IGN]
 
     def install(self) -> None:
         loop = asyncio.get_running_loop()
-        for one in self._heard:
-            loop.add_signal_handler(one, self._fired, one != signal.SIGINT)
+        for number in self._handled:
+            loop.add_signal_handler(number, self._handle, number != signal.SIGINT)
 
     def remove(self) -> None:
         loop = asyncio.get_running_loop()
-        for one in self._heard:
-            loop.remove_signal_handler(one)
+        for number in self._handled:
+            loop.remove_signal_handler(number)
 
-    def _fired(self, terminated: bool) -> None:
+    def _handle(self, terminated: bool) -> None:
         self._count += 1
         self._watch.terminated = terminated
         self._board.cancel(self._task_id, "terminated" if terminated else "interrupted")

@@ -1,5 +1,5 @@
-"""Exit codes, and how the outcome of a run without a terminal maps to them. The line below each code is its
-meaning in the manual."""
+"""Exit codes and how the outcome of a headless run maps to them. The string below each code is its meaning in
+the manual."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _TRANSIENT_ERRORS = ("rate_limit", "overloaded", "server", "cut")
 
 
 def exit_code(outcome: Outcome, *, approval_missing: bool, terminated: bool) -> int:
-    """The exit code of a turn. `approval_missing`: a call was denied because nobody was there to approve
-    it: the work is not done, whatever the model says of it."""
+    """Return the exit code of a turn. `approval_missing`: a call was denied because nobody was there to
+    approve it, so the work is not done whatever the model claims."""
     match outcome.outcome:
         case "completed":
             return APPROVAL if approval_missing else OK
@@ -42,6 +42,6 @@ def exit_code(outcome: Outcome, *, approval_missing: bool, terminated: bool) -> 
         case "failed":
             if approval_missing:
                 return APPROVAL
-            if outcome.error in ("auth", "not_found"):  # the key, or the name or address of the model
+            if outcome.error in ("auth", "not_found"):  # a wrong key, model name or address
                 return CONFIGURATION
             return TRANSIENT if outcome.error in _TRANSIENT_ERRORS else FAILED

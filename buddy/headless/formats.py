@@ -1,5 +1,5 @@
-"""Output of a run without a terminal: text, json, stream-json (Claude's shape), sse, with the calls that
-were skipped."""
+"""The output formats of a headless run: text, json, stream-json (Claude's shape), sse; and the sentences
+about skipped calls."""
 
 from __future__ import annotations
 
@@ -60,48 +60,52 @@ SHOWN_RULES = 3
 
 
 def skipped_line(missing: MissingApproval) -> str:
-    """The sentence for one call: it was skipped, and what to do."""
-    ways = _ways(missing.mode, missing.rules)
+    """Return the sentence for a skipped call: the reason and what to do."""
+    ways = _options_for(missing.mode, missing.rules)
     if ways:
         return f"Skipped, needs approval. Rerun with {ways}."
-    saved = "answer p there, and later runs without a terminal do it unasked"
-    asks = (
-        f"Run buddy in this folder: {saved}" if missing.can_be_saved else "Only buddy in a terminal can ask"
+    advice = "answer p there, and later headless runs may do it without asking"
+    instruction = (
+        f"Run buddy in this folder: {advice}" if missing.can_be_saved else "Only buddy in a terminal can ask"
     )
-    return f"Skipped, needs approval: {one_line(missing.reason, 200)}. {asks}."
+    return f"Skipped, needs approval: {one_line(missing.reason, 200)}. {instruction}."
 
 
 def skipped_summary(missing: Sequence[MissingApproval]) -> str:
-    """The sentence for the end of a run: how many calls were skipped, and what lets all of them run."""
-    start = f"{describe_calls(len(missing), 'skipped', more=False)} for want of an approval"
-    mode = "edit" if all(one.mode == "edit" for one in missing) else ""
-    rules = tuple(dict.fromkeys(rule for one in missing for rule in one.rules))
-    covered = bool(rules) and all(one.rules for one in missing) and len(rules) <= SHOWN_RULES
-    ways = _ways(mode, rules if covered else ())
-    return f"{start}. Rerun with {ways}." if ways else f"{start}; what each one needs is said above."
+    """Return the sentence at the end of a run: how many calls were skipped, and which options would let them
+    run."""
+    start = f"{describe_calls(len(missing), 'skipped', more=False)} because they need an approval"
+    mode = "edit" if all(call.mode == "edit" for call in missing) else ""
+    rules = tuple(dict.fromkeys(rule for call in missing for rule in call.rules))
+    covered = bool(rules) and all(call.rules for call in missing) and len(rules) <= SHOWN_RULES
+    ways = _options_for(mode, rules if covered else ())
+    return f"{start}. Rerun with {ways}." if ways else f"{start}; the lines above say what each one needs."
 
 
-def _ways(mode: str, rules: Sequence[str]) -> str:
+def _options_for(mode: str, rules: Sequence[str]) -> str:
     ways = [f"--permission-mode {mode}"] if mode else []
     if rules:
-        ways.append(" ".join(f"--allow {_quoted(rule)}" for rule in rules))
+        ways.append(" ".join(f"--allow {_quote(rule)}" for rule in rules))
     return " or ".join(ways)
 
 
-def _quoted(rule: str) -> str:
-    """The rule as a shell takes it as one word; the model chose some of its characters."""
+def _quote(rule: str) -> str:
+    """Quote a rule for the shell; the model chose some of its characters."""
     return f'"{rule}"' if _PLAIN_RULE().fullmatch(rule) else shlex.quote(rule)
 
 
 Write = Callable[[str], None]
 HELD_CHARS = 600
-"""Where stdout is no terminal, a reply is held back so long: calls that follow make it progress, for stderr.
-No call has followed that much text so far that was not an answer by itself."""
+"""Characters of a reply to hold back when stdout is not a terminal: if calls follow, the text is progress for
+stderr.
+
+In practice, text longer than this before a call was an answer by itself.
+"""
 _SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """The facts known when a run starts."""
+    """The facts known at the start of a run."""
 
     session_id: str
     cwd: str
@@ -111,8 +115,8 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """The facts known when a run ends. `denials`: calls that were not allowed, as {tool_name, tool_use_id,
-    tool_input}; `missing`: the approvals that nobody was there to give."""
+    """The facts known at the end of a run. `denials` are the refused calls as {tool_name, tool_use_id,
+    tool_input}; `missing` are the approvals nobody was there to give."""
 
     outcome: Outcome
     answer: str
@@ -124,37 +128,37 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 class Format(Protocol):
-    """One way to write a run."""
+    """An output format."""
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """The run begins."""
+        """Write the start of the run."""
         ...
 
     def event(self, event: AgentUiEvent) -> None:
-        """Something happened."""
+        """Write an event."""
         ...
 
     def finish(self, result: RunResult) -> None:
-        """The run is over."""
+        """Write the result."""
         ...
 
 
-LOADING_TOLD_S = 2.0
-"""A library that loads faster is not worth a line."""
+LOADING_NOTICE_AFTER_S = 2.0
+"""A library that loads faster gets no line."""
 
 
 class ProgressLines:
-    """Progress in lines for a person on stderr."""
+    """Progress lines for the user on stderr."""
 
-    def __init__(self, err: Write, *, loading_told_s: float = LOADING_TOLD_S) -> None:
+    def __init__(self, err: Write, *, loading_notice_after_s: float = LOADING_NOTICE_AFTER_S) -> None:
         self._err = err
-        self._loading_told_s = loading_told_s
+        self._loading_notice_after_s = loading_notice_after_s
         self._begun = 0
         self._not_begun: set[str] = set()
         self._loading: asyncio.TimerHandle | None = None
 
     def event(self, event: AgentUiEvent) -> None:
-        """One line for what is worth one; all calls that were not begun share theirs."""
+        """Write a line for an event that needs one; consecutive calls that were not begun share a line."""
         if isinstance(event, LibraryLoading | TurnFinished):
             self._load(event)
         if isinstance(event, ToolStarted) and not event.begun:
@@ -171,13 +175,13 @@ class ProgressLines:
                 self._err(f"• {one_line(event.title, 120)}\n")
             case ToolFinished():
                 if event.status != "ok":
-                    said = skipped_line(event.missing) if event.missing else _failure(event)
-                    self._err(f"  {said}\n")
+                    reason = skipped_line(event.missing) if event.missing else _failure(event)
+                    self._err(f"  {reason}\n")
             case RetryScheduled():
                 if event.attempt == 1:
-                    said = one_line(event.message, 200).rstrip(".")
+                    problem = one_line(event.message, 200).rstrip(".")
                     tries = f"up to {event.attempts} tries"
-                    self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tries})\n")
+                    self._err(f"  {problem}; trying again in {event.delay_s:.0f} s ({tries})\n")
             case ContextCompacted():
                 self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
             case Notice():
@@ -189,7 +193,7 @@ class ProgressLines:
                 if calls_of(event.message) and text_of(event.message).strip():
                     self._err(f"{clean(text_of(event.message)).strip()}\n")
             case TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolProgress():
-                pass  # the whole of them follows
+                pass  # the complete message or result follows
             case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
                 pass
             case ApprovalRequested() | ApprovalResolved():
@@ -201,15 +205,17 @@ class ProgressLines:
             self._loading = None
         if isinstance(event, LibraryLoading) and not event.loaded:
             loop = asyncio.get_running_loop()
-            self._loading = loop.call_later(self._loading_told_s, self._err, f"  loading {event.name}\n")
+            self._loading = loop.call_later(
+                self._loading_notice_after_s, self._err, f"  loading {event.name}\n"
+            )
 
 
 def _failure(event: ToolFinished) -> str:
-    """One line on a call that failed; of a command its exit code and the end of its output."""
+    """Describe a failed call in one line; for a command, its exit code and the end of its output."""
     if not (isinstance(event.display, Command) and event.display.exit_code):
         why = event.text.removeprefix(f"{event.status}: ")
         return f"{event.status}: {one_line(why, 200)}"
-    # "[exit code 1, 0.2 s; stopped: time limit]": only the reason is not said already.
+    # From "[exit code 1, 0.2 s; stopped: time limit]" only the reason is new.
     reason = event.text.rstrip("]\n").rpartition("[exit code ")[2].partition("; ")[2]
     ending = f"exit code {event.display.exit_code}" + (f" ({one_line(reason, 120)})" if reason else "")
     last = next((line for line in reversed(event.display.output.splitlines()) if line.strip()), "")
@@ -217,11 +223,11 @@ def _failure(event: ToolFinished) -> str:
 
 
 class TextFormat:
-    """The answer on stdout while it arrives, everything else on stderr.
+    """The answer on stdout as it arrives, everything else on stderr.
 
-    A reply that makes calls is progress. That is known at its first call only: `held_chars` of a reply are
-    held back until then. On a terminal nothing is held, since both streams end on the same screen, and the
-    text passes the sanitiser; anywhere else every byte is the model's.
+    A reply that makes calls is progress, which only its first call shows: up to `held_chars` of a reply are
+    held back until then. On a terminal nothing is held, because both streams end on the same screen, and the
+    text is sanitised; elsewhere every byte is the model's.
     """
 
     def __init__(self, out: Write, err: Write, *, is_terminal: bool, held_chars: int = HELD_CHARS) -> None:
@@ -240,7 +246,7 @@ class TextFormat:
         """Write text as it arrives, and progress between its lines."""
         match event:
             case TextDelta():
-                self._add(event.text)
+                self._hold_or_write(event.text)
             case ToolCallDelta():
                 self._makes_calls = True
             case ReplyFinished():
@@ -265,7 +271,7 @@ class TextFormat:
                 self._progress.event(event)
 
     def finish(self, result: RunResult) -> None:
-        """Write what is left of a reply that broke off and was not answered anew."""
+        """Write the rest of a reply that broke off and was not repeated."""
         self._write(self._cut)
         self._break_line()
 
@@ -277,7 +283,7 @@ class TextFormat:
         self._at_line_start = True
         self._sanitiser = Sanitiser()
 
-    def _add(self, text: str) -> None:
+    def _hold_or_write(self, text: str) -> None:
         self._seen += len(text)
         self._held += text
         if self._written or (len(self._held) > self._held_chars and not self._makes_calls):
@@ -287,7 +293,7 @@ class TextFormat:
         self._held += text_of(event.message)[self._seen :]
         self._cut = ""
         if event.message.finish == "cut" and not self._written:
-            self._cut = self._held  # it may be asked for again, from its beginning
+            self._cut = self._held  # the request may be repeated, and the reply start over
         elif calls_of(event.message) and not self._written:
             self._progress.event(event)
         else:
@@ -307,7 +313,7 @@ class TextFormat:
             self._at_line_start = text.endswith("\n")
 
     def _between_lines(self, text: str) -> None:
-        """Write progress; on a terminal it begins a line of its own in the middle of an answer too."""
+        """Write progress; on a terminal start a new line in the middle of an answer."""
         if self._is_terminal:
             self._break_line()
         self._err(text)
@@ -319,7 +325,7 @@ class TextFormat:
 
 
 class JsonFormat:
-    """One object at the end."""
+    """One JSON object at the end."""
 
     def __init__(self, out: Write, err: Write) -> None:
         self._out = out
@@ -327,21 +333,21 @@ class JsonFormat:
         self._facts: RunFacts | None = None
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """Remember what the result names."""
+        """Remember the facts for the result."""
         self._facts = facts
 
     def event(self, event: AgentUiEvent) -> None:
-        """Progress goes to stderr."""
+        """Write progress to stderr."""
         self._progress.event(event)
 
     def finish(self, result: RunResult) -> None:
-        """The result."""
+        """Write the result object."""
         session_id = self._facts.session_id if self._facts else ""
         self._out(_line(result_object(result, session_id)))
 
 
 class StreamJsonFormat:
-    """One object a line while it happens."""
+    """One JSON object per line, as events happen."""
 
     def __init__(self, out: Write, *, partial: bool) -> None:
         self._out = out
@@ -349,7 +355,7 @@ class StreamJsonFormat:
         self._session_id = ""
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """The `system/init` object."""
+        """Write the `system/init` object."""
         self._session_id = facts.session_id
         self._put(
             {
@@ -366,7 +372,7 @@ class StreamJsonFormat:
         )
 
     def event(self, event: AgentUiEvent) -> None:
-        """Messages as content blocks; deltas when they were asked for."""
+        """Write messages as content blocks, and deltas when requested."""
         match event:
             case ReplyFinished():
                 reply = assistant_object(event.message)
@@ -399,7 +405,7 @@ class StreamJsonFormat:
             self._put({"type": "stream_event", "event": inner, "parent_tool_use_id": None})
 
     def finish(self, result: RunResult) -> None:
-        """The result object."""
+        """Write the result object."""
         self._out(_line(result_object(result, self._session_id)))
 
     def _put(self, data: dict[str, Any]) -> None:
@@ -407,19 +413,19 @@ class StreamJsonFormat:
 
 
 class SseFormat:
-    """`event:`/`data:` records."""
+    """Server-sent events: `event:`/`data:` records."""
 
     def __init__(self, out: Write) -> None:
         self._out = out
         self._session_id = ""
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """`session`."""
+        """Write the `session` record."""
         self._session_id = facts.session_id
         self._put("session", {"session_id": facts.session_id, "model": facts.model, "cwd": facts.cwd})
 
     def event(self, event: AgentUiEvent) -> None:
-        """Every event that says something outside."""
+        """Write a record for every event that consumers need."""
         match event:
             case TextDelta():
                 self._put("content_delta", {"text": event.text})
@@ -437,14 +443,14 @@ class SseFormat:
             case RetryScheduled() | Notice() | ContextCompacted():
                 self._put(str(type(event).__struct_config__.tag), _fields(event))
             case ReplyFinished() | ToolCallDelta() | ToolProgress():
-                pass  # said by the events around them
+                pass  # the other records contain it
             case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
                 pass
             case ApprovalRequested() | ApprovalResolved():
                 pass  # nobody is asked in a run without a terminal
 
     def finish(self, result: RunResult) -> None:
-        """`done`."""
+        """Write the `done` record with the result."""
         self._put("done", result_object(result, self._session_id))
 
     def _put(self, name: str, data: dict[str, Any]) -> None:
@@ -452,7 +458,7 @@ class SseFormat:
 
 
 def assistant_object(message: AssistantMessage) -> dict[str, Any]:
-    """A reply in Claude's shape."""
+    """Return a reply in Claude's shape."""
     return {
         "id": message.id,
         "type": "message",
@@ -465,7 +471,8 @@ def assistant_object(message: AssistantMessage) -> dict[str, Any]:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """Token counts in Claude's words: there the input leaves out what the cache read or took."""
+    """Return token counts in Claude's shape, where the input excludes tokens read from or written to the
+    cache."""
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     return {
         "input_tokens": max(0, usage.input_tokens - cached),
@@ -477,7 +484,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
-    """The final object of json, stream-json and sse."""
+    """Return the final object of json, stream-json and sse."""
     outcome = result.outcome
     completed = outcome.outcome == "completed"
     succeeded = completed and not result.missing
@@ -513,8 +520,8 @@ def _block(part: Text | Thinking | Call | ServerItem | Image) -> dict[str, Any]:
 
 
 def input_of(arguments: str) -> dict[str, Any]:
-    """The arguments of a call as an object, as consumers of Claude's format expect; text that is none is
-    kept whole under `unparsed`."""
+    """Return the arguments of a call as an object, as consumers of Claude's format expect; text that is no
+    object is returned under `unparsed`."""
     try:
         values = parse_json(arguments)
     except ArgumentsError:

@@ -389,7 +389,7 @@ class TaskBoard:
             task.deadline = asyncio.get_running_loop().call_later(seconds, self._stop, task, reason)
 
     async def rewind(self, task_id: int, length: int) -> None:
-        """Go back to the first `kept` messages. Raises `TaskError` while a turn runs.
+        """Go back to the first `length` messages. Raises `TaskError` while a turn runs.
 
         Memory and journal change without an await between, so that a prompt sent meanwhile comes later in
         both.

@@ -118,7 +118,7 @@ class Task:
         self.services.forget_shown()
 
     def rewind(self, length: int) -> None:
-        """Keep the first `kept` messages and reset the state that depended on later ones."""
+        """Keep the first `length` messages and reset the state that depended on later ones."""
         del self.history[length:]
         self.copied = min(self.copied, length)
         if self.compaction is not None and self.compaction.through > length:

@@ -20,7 +20,7 @@ from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Call, Message, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
-from buddy.app.policy import Judge, remember_judged
+from buddy.app.policy import Judge, fact_recorder
 from buddy.config.settings import ConfigError
 from buddy.llm.rate_limiter import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider
@@ -196,7 +196,7 @@ def _parts(
         tools=ToolRegistry(tools),
         model=model,
         policy=policy,
-        note_facts=remember_judged(cast(Approved, services[Approved])),
+        note_facts=fact_recorder(cast(Approved, services[Approved])),
         sandboxing=Unconfined(),
         journal=writer,
         cache=ToolCache(time.monotonic),

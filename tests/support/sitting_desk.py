@@ -19,7 +19,7 @@ from buddy.agent.events import TaskEvent
 from buddy.app.launch import find_launch, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.front import Front
-from buddy.cli.interactive import begin_with, in_force
+from buddy.cli.interactive import refresh_settings, send_first_prompt
 from buddy.cli.session_loop import run_session
 from buddy.repl.context import Context
 from buddy.repl.dispatcher import Dispatcher
@@ -217,7 +217,7 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
     loaded = read_settings(launch, options)
     paper = Paper()
     controller = Controller(NO_SESSION, lambda text: paper.put(text, over=True))
-    begin_with(options, controller)
+    send_first_prompt(options, controller)
     paper.desk = controller.facts
     front = Front(paper, controller, LateCompleter(), launch.environment)
     shown = asyncio.ensure_future(paper.run(front.events()))
@@ -243,4 +243,4 @@ async def _sat(options: Any, launch: Any, loaded: Any, front: Front) -> None:
         front.switch_to = None
         await run_session(options, launch, loaded, front, reference, "")
         reference = front.switch_to
-        options, launch, loaded = in_force(options, launch, loaded, front)
+        options, launch, loaded = refresh_settings(options, launch, loaded, front)

@@ -30,7 +30,7 @@ async def model(context: Context, argument: str) -> None:
             rows.append(("", usual, "the default of your settings"))
         rows += [(" ", name, one.model) for name, one in settings.models.items() if name != current.name]
         listed = {row[1] for row in rows} | {current.model}
-        for name in context.session.models.served(board.task(board.focus).model)[:MAX_SERVED]:
+        for name in context.session.models.list_served(board.task(board.focus).model)[:MAX_SERVED]:
             if name not in listed:
                 rows.append(("", name, "on the same server"))
         context.screen.print(TableBlock(("", "profile", "model"), tuple(rows)))

@@ -139,7 +139,7 @@ async def trust(context: Context, argument: str) -> None:
     if word not in ("", "show", "once", "always", "no"):
         raise CommandError(f"expected show, once, always or no, found {argument!r}")
     answer = await asyncio.to_thread(context.trust.answer, word)
-    context.screen.print(PlainText(answer.said))
+    context.screen.print(PlainText(answer.text))
     if answer.changes == "no":
         return
     running = [str(task.task_id) for task in context.board.tasks.values() if task.running]

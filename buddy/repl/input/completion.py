@@ -223,7 +223,7 @@ def model_offers(context: Context, typed: str) -> list[Offer]:
     profiles = context.session.settings.models
     text = typed.lower()
     offers = [Offer(name, profile.model) for name, profile in profiles.items() if name.startswith(typed)]
-    served = context.session.models.served(context.board.task(context.focus).model)
+    served = context.session.models.list_served(context.board.task(context.focus).model)
     offers += [Offer(name, "on the same server") for name in served if text in name.lower()]
     if text:
         known = context.session.models.known().models.values()

@@ -28,7 +28,8 @@ _ALONG = (
     "[I took back ",
     "[I applied again ",
     "[Background task ",
-    "[buddy was lost while job ",
+    "[buddy was killed while job ",
+    "[buddy was lost while job ",  # in sessions of earlier versions
     "\n\n[attached: ",
 )
 """How the parts begin that are put to a prompt: notes before it, files after it."""
@@ -46,8 +47,13 @@ def own_words(message: UserMessage) -> tuple[str, tuple[str, ...]]:
 
 def _heading(text: str) -> str:
     line = text.strip().split("\n", 1)[0].removeprefix("[").removesuffix("]").rstrip(":")
-    said = line.removesuffix(". Its answer").removesuffix(". What became of the job")
-    return one_line(said, HEADING_CHARS)
+    for ending in (
+        ". Its answer",
+        ". State of the job",
+        ". What became of the job",
+    ):  # the last: earlier versions
+        line = line.removesuffix(ending)
+    return one_line(line, HEADING_CHARS)
 
 
 SHOWN_MESSAGES, SHOWN_CHARS = 60, 100_000

@@ -158,7 +158,7 @@ async def test_too_long_a_stdin_is_refused_with_what_to_do(tmp_path: Path) -> No
         desk = desk_of(tmp_path, server.url)
         ran = await desk.run("exec", "Explain", stdin=b"x" * 1_000_001)
     assert ran.code == 2
-    assert ran.told() == ["stdin is longer than 1,000,000 characters; write it to a file and name the file"]
+    assert ran.told() == ["stdin is longer than 1,000,000 characters; save it to a file and name that file"]
     assert (server.requests, desk.sessions()) == ([], [])
 
 

@@ -169,7 +169,7 @@ async def test_killed_while_a_command_runs_and_continued(tmp_path: Path) -> None
     assert (ran.code, ran.out) == (0, "I was interrupted.\n")
     assert ran.told() == [
         f"still running from before: {command.command} ({command.pids})",
-        "no prompt given: task 1 (The test fails. Mend calc.py.) goes on where it stopped ("
+        "no prompt given: task 1 (The test fails. Mend calc.py.) continues where it stopped ("
         "buddy ended while this task was running)",
     ]
     assert (desk.repo / "ran.txt").read_text() == "once\n"

@@ -135,7 +135,10 @@ async def test_arguments_that_cannot_be_meant_are_one_line_and_2(
 async def test_no_prompt_is_said(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec")
-    assert (ran.code, ran.told()) == (2, ['there is no prompt: buddy exec "what to do", or pipe one in'])
+    assert (ran.code, ran.told()) == (
+        2,
+        ['no prompt: expected buddy exec "what to do", or a prompt on stdin'],
+    )
 
 
 # --- models -----------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ async def test_RU_B3_a_call_that_nobody_could_approve_ends_in_3_and_on_the_last_
     assert ran.err.splitlines() == [
         "• write_file new.txt",
         f"  Skipped, needs approval. {ADVICE}",
-        f"buddy: 1 call was skipped for want of an approval. {ADVICE}",
+        f"buddy: 1 call was skipped because they need an approval. {ADVICE}",
     ]
 
 
@@ -410,7 +413,7 @@ async def test_RU_B20_a_session_in_use_is_named_with_the_one_way_there_is(
         forked = await desk.run(*words, session_id, "--fork", "more")
         await held.close()
     assert refused.code == 2
-    assert refused.told() == [f"Open in another buddy (pid {os.getpid()}). `--fork` goes on in a copy."]
+    assert refused.told() == [f"Open in another buddy (pid {os.getpid()}). `--fork` continues in a copy."]
     assert (forked.code, forked.out) == (0, "two\n")
 
 

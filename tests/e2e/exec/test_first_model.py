@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from buddy.app.providers import catalogue
+from buddy.app.providers import load_catalogue
 from buddy.config.first_model import IN_ORDER, first_model
 from buddy.config.loading import Directories, load, remember_model
 from buddy.llm.keys import save_credential
@@ -29,7 +29,7 @@ def loaded(folder: Path, environment: dict[str, str] | None = None) -> Any:
 
 @pytest.mark.parametrize("one", IN_ORDER, ids=lambda one: one.model)
 def test_RU_A5_every_first_model_is_known_can_use_tools_and_takes_that_key(one) -> None:
-    found = route(catalogue(), one.model)
+    found = route(load_catalogue(), one.model)
     assert found.match is not None
     assert found.key_env == one.key_env
     assert "tools" in found.match.info.capabilities

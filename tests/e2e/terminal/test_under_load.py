@@ -166,8 +166,10 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
         alive = f"it still runs (process {pids['sleep 4711']}): sleep 4711"
         try:
             async with on_terminal(desk, "-c") as terminal:
-                await terminal.has_shown(f"job 1 was running when buddy died; {alive}")
-                await terminal.has_shown("job 2 was running when buddy died; it ended, too: sleep 4712")
+                await terminal.has_shown(f"job 1 was running when buddy was killed; {alive}")
+                await terminal.has_shown(
+                    "job 2 was running when buddy was killed; it has ended too: sleep 4712"
+                )
                 await terminal.line("well?")
                 await terminal.shows("then so be it")
                 assert await terminal.leaves() == 0
@@ -179,12 +181,12 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
                 await terminal.has_shown("left1", "left by an earlier run")
                 await terminal.line("/jobs stop left1")
                 await terminal.has_shown("ended: sleep 4711")
-                assert not any("was running when buddy died; " in row for row in terminal.everything())
+                assert not any("was running when buddy was killed; " in row for row in terminal.everything())
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids["sleep 4711"], signal.SIGKILL)
-    assert f"buddy was lost while job 1 ran, and was started again. What became of the job:]\n{alive}" in told
-    assert "it ended, too: sleep 4712" in told
+    assert f"buddy was killed while job 1 ran, and has been restarted. State of the job:]\n{alive}" in told
+    assert "it has ended too: sleep 4712" in told
     assert told.endswith("well?")
 
 

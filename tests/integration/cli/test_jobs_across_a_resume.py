@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from buddy.app.leftovers import JobNews, what_was_left
+from buddy.app.leftovers import JobReporter, report_leftovers
 from buddy.repl.view.replay import own_words
 from buddy.sessions.loading import JOURNAL
 from buddy.sessions.loading import NAME as SNAPSHOT
@@ -41,7 +41,7 @@ async def told(store: SessionStore) -> tuple[tuple[str, ...], tuple[Note, ...], 
     session = await store.open("last")
     async with TaskBoard(BoardDesk(Path(session.directory), session, store).parts()) as board:
         board.restore(session.loaded.tasks, session.loaded.state.focus)
-        lines = await what_was_left(session, board)
+        lines = await report_leftovers(session, board)
         found = (lines, board.notes.waiting, session.writer.state().jobs)
     await session.close()
     return found
@@ -52,11 +52,11 @@ async def lost_with_jobs(root: Path) -> tuple[SessionStore, OpenSession]:
     store = store_in(root)
     session = await store.create()
     await session.writer.record_message(1, said("u1"))
-    news = JobNews(session.writer)
-    news.changed(status(1, "running", "make watch"))
-    news.changed(status(2, "running", "make serve"))
-    news.changed(status(3, "running", "make"))
-    news.changed(status(3, "ended", "make"))
+    news = JobReporter(session.writer)
+    news.record(status(1, "running", "make watch"))
+    news.record(status(2, "running", "make serve"))
+    news.record(status(3, "running", "make"))
+    news.record(status(3, "ended", "make"))
     await session.close()
     return store, session
 
@@ -66,14 +66,14 @@ async def test_what_ran_when_buddy_was_lost_is_told_once(tmp_path: Path) -> None
     store, _session = await lost_with_jobs(tmp_path)
     lines, notes, jobs = await told(store)
     assert lines == (
-        "job 1 was running when buddy died; it ended, too: make watch",
-        "job 2 was running when buddy died; it ended, too: make serve",
+        "job 1 was running when buddy was killed; it has ended too: make watch",
+        "job 2 was running when buddy was killed; it has ended too: make serve",
     )
-    heading = "buddy was lost while job 1 ran, and was started again. What became of the job:"
+    heading = "buddy was killed while job 1 ran, and has been restarted. State of the job:"
     assert notes[0] == Note(
-        "lost tag1", 1, "job 1 ran when buddy was lost", "it ended, too: make watch", heading
+        "lost tag1", 1, "job 1 ran when buddy was killed", "it has ended too: make watch", heading
     )
-    assert [note.text for note in notes[1:]] == ["it ended, too: make serve"]
+    assert [note.text for note in notes[1:]] == ["it has ended too: make serve"]
     assert [(job.job_id, job.state) for job in jobs] == [("1", "lost"), ("2", "lost"), ("3", "ended")]
     assert await told(store) == ((), notes, jobs)
 
@@ -85,14 +85,14 @@ async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_
     session = await store.open("last")
     async with TaskBoard(BoardDesk(tmp_path, session, store).parts()) as board:
         board.restore(session.loaded.tasks, session.loaded.state.focus)
-        await what_was_left(session, board)
+        await report_leftovers(session, board)
         prompt = board.notes.attach(said("u2", "go on"))
     await session.close()
     assert own_words(prompt) == (
         "go on",
         (
-            "buddy was lost while job 1 ran, and was started again",
-            "buddy was lost while job 2 ran, and was started again",
+            "buddy was killed while job 1 ran, and has been restarted",
+            "buddy was killed while job 2 ran, and has been restarted",
         ),
     )
 
@@ -123,7 +123,7 @@ async def test_what_ends_with_buddy_as_it_should_is_no_news(tmp_path: Path) -> N
 
 async def test_a_job_that_ends_after_the_journal_breaks_nothing(tmp_path: Path) -> None:
     store, session = await lost_with_jobs(tmp_path)
-    JobNews(session.writer).changed(status(1, "ended", "make watch"))
+    JobReporter(session.writer).record(status(1, "ended", "make watch"))
     assert store.read("last").state.jobs[0].state == "running"
 
 

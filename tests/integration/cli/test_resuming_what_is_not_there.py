@@ -43,7 +43,7 @@ async def test_a_turn_that_is_taken_up_without_a_prompt_says_so(tmp_path: Path) 
         ran = await desk.run("resume", "--last", stdin=b"")
         assert (ran.code, ran.out) == (0, "Here it is.\n")
         (told,) = ran.told()
-        assert told.startswith("no prompt given: task 1 (fix the bug) goes on where it stopped (")
+        assert told.startswith("no prompt given: task 1 (fix the bug) continues where it stopped (")
         finished = await desk.run("resume", "--last", stdin=b"")
         assert (finished.code, finished.told()) == (
             2,

@@ -32,7 +32,7 @@ async def test_SEC_048_a_changed_tool_ends_the_trust_and_is_named(tmp_path: Path
         write(desk.repo, f".buddyx/ext/x{number}\x1b[2J.py", "x = 1")
     ran = await desk.run("exec", "hi")
     assert ran.told()[0].endswith(
-        "and 2 more changed since you trusted this folder; /trust show says how, "
+        "and 2 more changed since you trusted this folder; /trust show prints the changes, "
         "/trust always trusts it again"
     )
     assert ".buddyx/ext/x0⟨U+001B⟩[2J.py, " in ran.told()[0]

@@ -225,7 +225,7 @@ async def test_an_approval_that_was_open_when_buddy_died_is_announced_and_asked_
         async with seated(desk, server, "-c") as sat:
             await sat.shows(
                 "Task 1 was interrupted. /continue 1 resumes it; its one call that did "
-                "not run asks again if it needs your approval.",
+                "not run will ask for your approval if it needs it.",
                 "✗ edit_file main.py",
             )
             sat.say("/continue")

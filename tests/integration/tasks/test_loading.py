@@ -62,7 +62,7 @@ async def test_RU_A16_exec_names_a_library_only_when_it_takes_long() -> None:
     progress.event(LibraryLoading("litellm", loaded=False))
     progress.event(LibraryLoading("litellm", loaded=True))
     assert lines == []
-    progress = ProgressLines(lines.append, loading_told_s=0)
+    progress = ProgressLines(lines.append, loading_notice_after_s=0)
     progress.event(LibraryLoading("litellm", loaded=False))
     told = loop.create_future()
     loop.call_later(0.01, told.set_result, None)

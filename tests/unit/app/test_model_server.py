@@ -24,7 +24,7 @@ async def test_RU_B15_a_typo_is_refused_by_the_servers_own_list(tmp_path: Path) 
         assert await models.problem("othr") == "127.0.0.1 has no model 'othr'; did you mean other?"
         assert await models.problem("zzz") == "127.0.0.1 has no model 'zzz'; it has mock-model, other"
         assert await models.problem("other") == await models.problem("openai/mock-model") == ""
-        assert models.served("") == ("mock-model", "other")
+        assert models.list_served("") == ("mock-model", "other")
         assert len(server.listings) == 1
         await models.aclose()
 

@@ -45,7 +45,7 @@ def test_RU_H11_a_rule_of_an_older_version_is_named_and_allows_nothing(tmp_path:
     assert [rule.shown for rule in found.unused] == ["allow shell: pytest *"]
     assert not found.broken
     (note,) = found.errors
-    assert "1 rule saved by an older version would hold in every project" in note
+    assert "1 rule saved by an older version would apply in every project" in note
     assert note.endswith(
         "pytest *. Answer p to save them for a project; /permissions remove N deletes the old ones"
     )

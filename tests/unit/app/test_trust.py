@@ -40,7 +40,7 @@ def short(text: str) -> str:
 def test_a_folder_with_nothing_of_its_own_is_not_asked_about(tmp_path: Path) -> None:
     folder = FolderTrust(place_of(tmp_path))
     assert (folder.ask(), folder.is_open) == ("", False)
-    assert folder.answer("").said.endswith("has no settings of its own: nothing to trust.")
+    assert folder.answer("").text.endswith("has no settings of its own: nothing to trust.")
     assert folder.answer("show").changes == "no"
     write(tmp_path / "repo", ".claude/commands/x.md", "!`id`")
     assert FolderTrust(place_of(tmp_path)).ask() == ""
@@ -60,7 +60,7 @@ def test_what_would_be_in_force_is_named_with_its_kind_and_hash(tmp_path: Path) 
         f"  buddy.toml (new): settings and rules, sha256 {short(TOML)}",
     ]
     assert "\x1b" not in asked
-    shown = folder.answer("show").said
+    shown = folder.answer("show").text
     assert '  | system_prompt = "from the project"' in shown
     assert "  | x = 1" in shown
 
@@ -77,14 +77,14 @@ def test_always_holds_until_the_content_changes_and_then_names_what_changed(tmp_
     again = refresh_launch(launch, Options())
     assert again.trusted
     assert FolderTrust(again).ask() == ""
-    assert FolderTrust(again).answer("").said == f"{tmp_path}/repo is trusted. /trust no ends that."
+    assert FolderTrust(again).answer("").text == f"{tmp_path}/repo is trusted. /trust no ends that."
     write(tmp_path / "repo", "buddy.toml", TOML + "max_iterations = 3\n")
     changed = refresh_launch(launch, Options())
     assert not changed.trusted
     question = FolderTrust(changed).ask()
     assert question.startswith(f"The settings of {tmp_path}/repo changed since you trusted it.")
     assert "  buddy.toml (changed): settings and rules" in question
-    assert "  | +max_iterations = 3" in FolderTrust(changed).answer("show").said
+    assert "  | +max_iterations = 3" in FolderTrust(changed).answer("show").text
 
 
 def test_no_is_not_asked_again_until_something_changes(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_no_is_not_asked_again_until_something_changes(tmp_path: Path) -> None:
     folder.ask()
     assert folder.answer("no").changes == "no"
     assert FolderTrust(launch).ask() == ""
-    assert "has settings of its own" in FolderTrust(launch).answer("").said
+    assert "has settings of its own" in FolderTrust(launch).answer("").text
     write(tmp_path / "repo", "buddy.toml", TOML + "\n")
     assert "buddy.toml (new)" in FolderTrust(launch).ask()
 
@@ -119,8 +119,8 @@ def test_what_changed_since_it_was_shown_is_shown_before_it_is_trusted(tmp_path:
     write(tmp_path / "repo", ".buddyx/ext/late.py", "import os\n")
     answer = folder.answer(word)
     assert answer.changes == "no"
-    assert answer.said.startswith("Not trusted: it changed after it was shown. Read it again.\n")
-    assert ".buddyx/ext/late.py (new): tools: code that buddy runs" in answer.said
+    assert answer.text.startswith("Not trusted: it changed after it was shown. Read it again.\n")
+    assert ".buddyx/ext/late.py (new): tools: code that buddy runs" in answer.text
     assert (folder.is_open, refresh_launch(launch, Options()).trusted) == (True, False)
     assert folder.answer(word).changes == {"always": "remembered", "once": "once"}[word]
 
@@ -128,7 +128,7 @@ def test_what_changed_since_it_was_shown_is_shown_before_it_is_trusted(tmp_path:
 def test_what_was_never_shown_is_shown_first(tmp_path: Path) -> None:
     write(tmp_path / "repo", "buddy.toml", TOML)
     answer = FolderTrust(place_of(tmp_path)).answer("always")
-    assert (answer.changes, "buddy.toml (new)" in answer.said) == ("no", True)
+    assert (answer.changes, "buddy.toml (new)" in answer.text) == ("no", True)
 
 
 def test_a_home_folder_is_trusted_for_this_run_at_most(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_home_folder_is_trusted_for_this_run_at_most(tmp_path: Path) -> None:
     folder.ask()
     answer = folder.answer("always")
     assert answer.changes == "once"
-    assert "not remembered: a home folder" in answer.said
+    assert "not remembered: a home folder" in answer.text
 
 
 def test_many_things_are_counted(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_many_things_are_counted(tmp_path: Path) -> None:
         write(tmp_path / "repo", f".buddyx/ext/t{number:02}.py", "x = 1\n" * 300)
     folder = FolderTrust(launch)
     assert "  and 8 more; /trust show lists them" in folder.ask()
-    assert "(100 more lines)" in folder.answer("show").said
+    assert "(100 more lines)" in folder.answer("show").text
 
 
 def told(server: FakeLLM) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.app.providers import catalogue
+from buddy.app.providers import load_catalogue
 from buddy.cli.first_run import welcome
 from buddy.llm.local_servers import USUAL, LocalServer
 from buddy.llm.routing import route
@@ -26,12 +26,12 @@ Welcome to buddy. It needs a model before it can answer:
 
 With a key:
   export OPENAI_API_KEY=…  (or ANTHROPIC_API_KEY, …), or: buddy login openai
-  then  buddy -m openai/MODEL; buddy models lists what there is
+  then  buddy -m openai/MODEL; buddy models lists the models
 Locally, without a key:
-  start Ollama, LM Studio, llama.cpp or vLLM: buddy finds it
-For good:
+  start Ollama, LM Studio, llama.cpp or vLLM; buddy detects it
+Permanently:
   buddy init  writes a buddy.toml; set [api] model there
-Just look:
+Try it:
   buddy demo  runs the whole program with a scripted model"""
     )
 
@@ -55,19 +55,19 @@ Found a model server on this machine, at http://127.0.0.1:1234/v1:
   buddy -m lm_studio/gemma
   (or a, b, c, d, …)
 Found a model server on this machine, at http://127.0.0.1:8080/v1:
-  it has no model yet; with one:  buddy -m llama_cpp/MODEL
+  it has no model yet; after adding one:  buddy -m llama_cpp/MODEL
 Keys in your environment: GROQ_API_KEY, OPENAI_API_KEY.
-  Choose a model of theirs:  buddy -m PROVIDER/MODEL
-For good:
+  Choose a model:  buddy -m PROVIDER/MODEL
+Permanently:
   buddy init  writes a buddy.toml; set [api] model there
-Just look:
+Try it:
   buddy demo  runs the whole program with a scripted model"""
     )
 
 
 @pytest.mark.parametrize("place", USUAL, ids=lambda place: place.provider)
 def test_a_server_at_its_usual_place_needs_no_base_url(place) -> None:
-    found = route(catalogue(), f"{place.provider}/some-model")
+    found = route(load_catalogue(), f"{place.provider}/some-model")
     assert (found.lane, found.base_url.replace("localhost", "127.0.0.1")) == ("direct", place.base_url)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from buddy.app.options import UsageError
 from buddy.cli.arguments import parse
-from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, answered, permissions, requests
+from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, judge_line, permissions, requests
 from buddy.safety.policy.decide import Decision
 
 LS = ("allow", "read-only: a shell command that only reads")
@@ -118,7 +118,7 @@ def test_a_folder_that_is_gone_is_said() -> None:
         ["sh", "-c", gone, f"/tmp/buddy-{os.getpid()}", sys.executable], capture_output=True, check=False
     )
     Path(f"/tmp/buddy-{os.getpid()}").rmdir()
-    assert done.stderr == b"buddy: the current directory is gone; start in one that exists\n"
+    assert done.stderr == b"buddy: the current directory no longer exists; start in another one\n"
     assert done.returncode == 2
 
 
@@ -128,7 +128,7 @@ def test_a_fault_in_judging_one_command_asks_about_it_and_says_so(fault: Excepti
         raise fault
 
     expected = ("ask", f"buddy failed to judge it, so it asks: {type(fault).__name__}: {fault}")
-    assert answered(PermissionLine(1, "ls"), judge) == expected
+    assert judge_line(PermissionLine(1, "ls"), judge) == expected
 
 
 def test_an_interrupt_still_ends_the_run() -> None:
@@ -136,7 +136,7 @@ def test_an_interrupt_still_ends_the_run() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        answered(PermissionLine(1, "ls"), judge)
+        judge_line(PermissionLine(1, "ls"), judge)
 
 
 def test_a_line_without_end_is_not_read_into_memory() -> None:
@@ -150,7 +150,7 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
             return b"x" * size if self.asked < 20 else b""
 
     found = list(requests(cast("BinaryIO", Endless())))
-    assert [one.wrong for one in found] == [f"line 1 of stdin is longer than {MAX_LINE_BYTES} bytes"]
+    assert [one.problem for one in found] == [f"line 1 of stdin is longer than {MAX_LINE_BYTES} bytes"]
 
 
 def test_RU_L7_programs_are_looked_up_on_the_persons_path(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_RU_B12_a_second_init_changes_nothing_and_says_what_stands_there(
     assert settings.read_text() == MINE
     assert [one.name for one in settings.parent.iterdir()] == ["buddy.toml"]
     said = capsys.readouterr().out
-    assert f"{settings} is there already (model openai/mine, profiles fast); nothing was changed." in said
+    assert f"{settings} already exists (model openai/mine, profiles fast); nothing was changed." in said
     assert "buddy init --force" in said
 
 

@@ -113,14 +113,14 @@ async def test_RU_A5_a_key_in_the_keyring_chooses_the_first_model_as_one_in_the_
 async def test_a_key_in_the_environment_that_goes_before_the_saved_one_is_told(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, FAKE_LLM_KEY="sk-other")
     ran = await desk.run("login", stdin=b"sk-saved\n")
-    assert ran.err == "buddy: FAKE_LLM_KEY is set in the environment and goes before it\n"
+    assert ran.err == "buddy: FAKE_LLM_KEY is set in the environment and takes precedence\n"
     assert (ran.code, "sk-" in ran.out) == (0, False)
 
 
 async def test_the_key_of_another_provider_has_its_own_variable(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, FAKE_LLM_KEY="sk-other", ANTHROPIC_API_KEY="sk-ant-other")
     ran = await desk.run("login", "anthropic", stdin=b"sk-saved\n")
-    assert ran.told() == ["ANTHROPIC_API_KEY is set in the environment and goes before it"]
+    assert ran.told() == ["ANTHROPIC_API_KEY is set in the environment and takes precedence"]
     assert json.loads(file_of(desk).read_text()) == {"anthropic": "sk-saved"}
 
 
