@@ -45,6 +45,21 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def may_set(cwd: str, home: str, names: tuple[bytes, ...]) -> bool:
+    """Tell whether a configuration that git reads in a folder, the person's too, holds one of these names of
+    settings, given in lower case."""
+    paths = [
+        "/etc/gitconfig",
+        os.path.join(home, ".gitconfig"),
+        os.path.join(home, ".config", "git", "config"),
+    ]
+    for _, git_dir in repositories(cwd):
+        for folder in (git_dir, *shared_folder(git_dir)):
+            paths += (os.path.join(folder, "config"), os.path.join(folder, "config.worktree"))
+    texts = (read_regular(path, MAX_CONFIG_BYTES + 1).lower() for path in paths)
+    return any(name in text or len(text) > MAX_CONFIG_BYTES for text in texts for name in names)
+
+
 def repositories(cwd: str) -> Iterator[tuple[str, str]]:
     """Yield the repositories that a git command in a folder reads, each as its working tree and its data: the
     ones git may find, and their submodules."""

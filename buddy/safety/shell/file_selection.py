@@ -5,6 +5,7 @@ All functions over-approximate: when unsure, a file counts as selected.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -24,10 +25,18 @@ _PLAIN_GLOB = re.compile(r"[\w.*?/+@, -]*")
 _BRACKETS = re.compile(r"\[\[:[a-z]+:\]\]")
 _UNSURE = re.compile(r"[*+}][*+{]|\)[*+{]|(?:[*+}].*){4}|\(\?(?!:)|\\\\|\\['`]|\[[:.=]|\A\*")
 """Patterns that may take exponential time, or that Python reads differently."""
-_ODD_ESCAPE = {"perl": re.compile(r"\\(?![sSwWdDbBntr])[A-Za-z0-9]")}
+_ESCAPE = re.compile(r"\\(?![sSwWdDbBntr])[A-Za-z0-9]")
+_ODD_ESCAPE = {"perl": _ESCAPE, "rust": _ESCAPE}
 _ODD_POSIX = re.compile(
     r"\\(?![sSwWbB])[A-Za-z0-9]|\[[^\]]*\\|(?<![\[|(\\])(?<=.)\^|(?<!\\)\$(?=.)(?!\\?[|)])"
 )
+_SET_OPERATION = re.compile(r"\[\^?\]?[^\]]*(?:--|&&|\|\||~~)")
+"""Classes that ripgrep reads as an operation on sets, and that Python warns of."""
+_ODD_RUST = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\[|\\b\{|\{[^}]*\s")
+"""Classes within classes, kinds of word boundaries, blanks in a repetition."""
+_BRACKET_IN_CLASS = re.compile(r"(?<!\\)\[(\^?)\[")
+_AS_WRITTEN = "|(?-i:"
+"""Before the copy of an expression that minds case. No pattern of a search brings such a group along."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -108,29 +117,37 @@ def _may_match(expression: re.Pattern[str], path: str) -> bool:
             data = file.read(MAX_SECRET_BYTES + 1)
     except OSError:
         return True
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # ripgrep decodes these
+        return True
     text = data.decode("utf-8", "replace")
     has_long_lines = any(len(line) > _LONG_LINE for line in text.split("\n"))
     if len(data) > MAX_SECRET_BYTES or (has_long_lines and re.search(r"[*+{]", expression.pattern)):
         return True
-    return expression.search(text) is not None
+    # ripgrep leaves out the mark before the first line and, with --crlf, the \r before a line end.
+    marked = (text, text.removeprefix("\ufeff"))
+    readings = {*marked, *(reading.replace("\r\n", "\n") for reading in marked)}
+    return any(map(expression.search, readings))
 
 
 def hunts_secrets(expression: re.Pattern[str] | None) -> bool:
     """Tell whether a search looks for what secret files usually hold, or for everything."""
-    return expression is None or _HUNTED.search(expression.pattern) is not None
+    return expression is None or _HUNTED.search(expression.pattern.partition(_AS_WRITTEN)[0]) is not None
 
 
 def search_expression(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
     """Return an expression for everything a search would find, or more; None when that is unknown. `dialect`:
-    "basic", "extended", "perl" or "fixed"."""
+    "basic", "extended", "perl", "rust" or "fixed"."""
     if not patterns:
         return None
     texts = [_python(line, dialect) for pattern in patterns for line in pattern.split("\n")]
     known = [text for text in texts if text is not None]
     if len(known) < len(texts) or sum(map(len, known)) > MAX_CHARS:
         return None
+    joined = "|".join(f"(?:{text})" for text in known)
+    if "[^" in joined:  # ignoring case, [^a] leaves out A too
+        joined = f"{joined}{_AS_WRITTEN}{joined})"
     try:
-        return re.compile("|".join(f"(?:{text})" for text in known), re.IGNORECASE | re.MULTILINE)
+        return re.compile(joined, re.IGNORECASE | re.MULTILINE)
     except re.error:
         return None
 
@@ -146,4 +163,6 @@ def _python(pattern: str, dialect: str) -> str | None:
         text = re.sub(r"\\?[(){}|+?]", lambda sign: sign[0][1:] or f"\\{sign[0]}", text)
     if dialect != "perl":
         text = re.sub(r"\\[<>]", "", text)
-    return None if _UNSURE.search(text) else text
+    if _SET_OPERATION.search(text) or (dialect == "rust" and _ODD_RUST.search(text)):
+        return None
+    return None if _UNSURE.search(text) else _BRACKET_IN_CLASS.sub(r"[\1\[", text)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-from buddy.safety.git_configuration import executing_keys, repositories
+from buddy.safety.git_configuration import executing_keys, may_set, repositories
 from buddy.safety.git_repository import explain_outside_data, may_be_tracked, repository_around
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.context import Feed, JudgedCommand, RefusedError
@@ -42,6 +42,7 @@ _HARMLESS_CONFIG = re.compile(
     r"|core\.pager=(?:cat)?|core\.fsmonitor=(?:false)?|log\.showsignature=false"
 )
 _REVISION = re.compile(r"(?:HEAD|main|master|origin/.*|[0-9a-f]{7,40}|.*\.\..*)(?:[~^@].*)?")
+_DIALECTS = words("-G -E -P -F --basic-regexp --extended-regexp --perl-regexp --fixed-strings")
 _DIFF_MERGES = words("off none on m first-parent 1 separate c combined cc dense-combined")
 """Ways to show merges that do not merge again, which would run the repository's merge drivers."""
 
@@ -149,7 +150,7 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         filters.append(_tracked_filter(judged.place.boundary.cwd))
     if name == "grep":
         patterns = tuple(values(given, "-e")) if given.has("-e", "-f") else given.operands[:1]
-        unsure = given.has("-v", "--invert-match", "-f", "--not")
+        unsure = given.has("-v", "--invert-match", "-f", "--not") or _dialect_is_set(judged, given)
         expression = None if unsure else search_expression(patterns, dialect_of(judged, given, "basic"))
         check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
         pathspecs = tuple(word for word in operands if given.after_dashes or not _REVISION.fullmatch(word))
@@ -164,6 +165,14 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         plain = name == "ls-files" and all(re.fullmatch(r"[^-:*?\[][^*?\[]*", one) for one in operands)
         separated = given.has("-z", "--null")
         judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
+
+
+def _dialect_is_set(judged: JudgedCommand, given: Given) -> bool:
+    """Tell whether a configuration chooses the dialect of git grep's patterns, where no option does."""
+    if given.has(*_DIALECTS):
+        return False
+    boundary = judged.place.boundary
+    return may_set(boundary.cwd, boundary.home, (b"patterntype", b"extendedregexp"))
 
 
 def _tracked_filter(cwd: str) -> Filter:

@@ -144,9 +144,7 @@ def rg(judged: JudgedCommand) -> None:
         if not patterns and not given.has("-f", "--file"):
             raise RefusedError("rg without a pattern")
         if not given.has(*_INVERTS[:1], *_INVERTS[2:], "-f", "--file", "--passthru", "--multiline-dotall"):
-            expression = search_expression(
-                patterns, "fixed" if given.has("-F", "--fixed-strings") else "perl"
-            )
+            expression = search_expression(patterns, _rg_dialect(given))
     for file in files:
         judged.read(file)
     check_ignore_files(judged, files, _RG_IGNORE)
@@ -158,6 +156,12 @@ def rg(judged: JudgedCommand) -> None:
         _check_results(judged, patterns, expression)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):
         judged.lists = _names(files, nul=given.has("-0", "--null"), filters=filters, expression=expression)
+
+
+def _rg_dialect(given: Given) -> str:
+    if given.has("-F", "--fixed-strings"):
+        return "fixed"
+    return "perl" if given.has("-P", "--pcre2") else "rust"
 
 
 def _rg_filters(given: Given) -> tuple[Filter, ...]:
@@ -192,7 +196,7 @@ def fd(judged: JudgedCommand) -> None:
         return
     filters: list[Filter] = [] if given.has("-H", "-u", "--hidden", "--unrestricted") else [no_hidden]
     if given.operands and not given.has("-p", "--full-path", "-g", "--glob", "-F", "--fixed-strings"):
-        lines = line_filter(search_expression(given.operands[:1], "perl"))
+        lines = line_filter(search_expression(given.operands[:1], "rust"))
         filters.extend([lines] if lines else [])
     judged.lists = _names(folders, nul=given.has("-0", "--print0"), filters=tuple(filters))
 
