@@ -1,4 +1,4 @@
-"""Searches that read a secret file where another dialect, case or encoding than Python's decides the match."""
+"""Searches whose match in a secret file another dialect, case or encoding than Python's decides."""
 
 from __future__ import annotations
 
