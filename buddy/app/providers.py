@@ -286,12 +286,12 @@ class Models:
     def key_names(self) -> frozenset[str]:
         """Return the environment variables that hold keys; child processes never see them."""
         profiles = (self._settings.api, *self._settings.models.values())
-        catalogue = {profile.api_key_env for profile in profiles} | {
-            provider.key_env for provider in self.known().providers.values()
+        names = {profile.api_key_env for profile in profiles} | {
+            provider.key_env for provider in self.catalogue().providers.values()
         }
-        return frozenset(catalogue - {""})
+        return frozenset(names - {""})
 
-    def known(self) -> Catalogue:
+    def catalogue(self) -> Catalogue:
         """Return the catalogue, read once."""
         if self._catalogue is None:
             self._catalogue = load_catalogue()
@@ -305,7 +305,7 @@ class Models:
                 "or run buddy init to save a choice; buddy demo needs none"
             )
         try:
-            target = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
+            target = route(self.catalogue(), profile.model, base_url=profile.base_url, lane=profile.lane)
         except UnknownModelError as error:
             raise ConfigError(str(error)) from error
         key = self._key(target, profile)
@@ -400,7 +400,7 @@ class Models:
     def _window(self, target: Route, profile: Profile) -> Window:
         unknown = profile.context_limit == 0 and target.match is None
         limit = context_limit(
-            profile.context_limit, self.known(), profile.model, _litellm_prices() if unknown else None
+            profile.context_limit, self.catalogue(), profile.model, _litellm_prices() if unknown else None
         )
         reserve = target.match.info.max_output if target.match else 0
         return Window(

@@ -52,9 +52,9 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
                 collect_from_here()
                 return asyncio.run(_run_plain(options, launch, loaded))
             from buddy.cli.interactive import run_screen
-            from buddy.repl.exit import interrupts_held
+            from buddy.repl.exit import hold_interrupts
 
-            with interrupts_held():
+            with hold_interrupts():
                 return asyncio.run(run_screen(options, launch, loaded, "", modes))
         finally:
             os.chdir(started_in)

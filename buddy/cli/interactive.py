@@ -26,7 +26,7 @@ from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.llm.switch_interval import giving_way
-from buddy.repl.exit import Ending, interrupts_held
+from buddy.repl.exit import Ending, hold_interrupts
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Prompt
@@ -58,7 +58,7 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
         return 4
     log_path = start_log(launch.where, debug=options.debug)
     with (
-        interrupts_held()
+        hold_interrupts()
     ):  # Ctrl-C is a key on the screen; before and after it, no interrupt breaks start-up or cleanup
         return _run_loop(run_screen(options, launch, loaded, log_path, modes))
 
@@ -107,7 +107,7 @@ async def run_screen(
         front.gone.set()
         front.stop.set()
         await _await_end(work)
-        for text in controller.unsent():  # the user left before a session was open
+        for text in controller.take_unsent():  # the user left before a session was open
             tell(f"not sent: {clean(text)}\n", sys.stdout)
         if front.farewell:  # after a crash too: the session is saved
             tell(front.farewell + "\n", sys.stdout)
@@ -250,7 +250,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
         facts=controller.facts,
         act=controller.act,
         clock=time.monotonic,
-        greeted_within_s=GREETED_WITHIN_S,
+        greeting_within_s=GREETED_WITHIN_S,
     )
     return LineSurface(line)
 

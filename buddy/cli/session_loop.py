@@ -28,7 +28,7 @@ from buddy.config.loading import IGNORED, LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
 from buddy.llm.switch_interval import giving_way
-from buddy.repl.branch import Branch, look_at_branch
+from buddy.repl.branch import Branch, read_branch
 from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.context import Context, ScreenActions
 from buddy.repl.dispatcher import Dispatcher
@@ -135,7 +135,7 @@ def _models(options: Options, launch: LaunchContext, loaded: LoadedSettings, fro
 
 async def _work(session: Session, options: Options, front: Front, log_path: str) -> None:
     reader = session.board.reader()
-    branch = Branch(partial(look_at_branch, session.children, session.launch.boundary))
+    branch = Branch(partial(read_branch, session.children, session.launch.boundary))
     pump = asyncio.create_task(_pump(reader, front, branch))
     jobs: set[asyncio.Task[None]] = set()
     try:
@@ -279,7 +279,9 @@ async def _tell_problem(session: Session, front: Front, is_checked: asyncio.Even
         problem = await session.models.problem(session.board.task(session.board.focus).model)
         if problem:
             front.print(
-                PlainText(await first_run_text(problem, session.models.known(), session.launch.environment))
+                PlainText(
+                    await first_run_text(problem, session.models.catalogue(), session.launch.environment)
+                )
             )
     finally:
         is_checked.set()

@@ -1,4 +1,4 @@
-"""The REPL's two sides: events become blocks and live lines, keys become intents."""
+"""The REPL: events become blocks and live lines, keys become intents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.input import Input
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.exit import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
+from buddy.repl.exit import Ending, end_on_crash, end_on_signals, hold_interrupts, restore_terminal
 from buddy.repl.input.actions import Actions
 from buddy.repl.input.editor import Editor, Pastes
 from buddy.repl.input.history import open_history
@@ -30,47 +30,48 @@ from buddy.repl.screen.screen import Screen
 from buddy.repl.screen.scrollback import reflow_of
 from buddy.repl.screen.terminal_status import Announcer, Notifications, progress_sequence
 from buddy.repl.view.blocks import Block
-from buddy.repl.view.event_pump import Folding
+from buddy.repl.view.event_pump import EventPump
 from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.status import Bars
 from buddy.repl.view.view import release
 
 
 class OwnedTasks:
-    """A few tasks with one owner. An error in any of them goes to `crashed`."""
+    """Background tasks of the screen. An error in any of them goes to `on_crash`."""
 
-    def __init__(self, crashed: Callable[[BaseException], None]) -> None:
-        self._crashed = crashed
+    def __init__(self, on_crash: Callable[[BaseException], None]) -> None:
+        self._on_crash = on_crash
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, job: Coroutine[None, None, None]) -> None:
-        """Run beside everything else."""
+        """Run a job in the background."""
         task = asyncio.get_running_loop().create_task(job)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._forget)
 
     async def end(self) -> None:
-        """Cancel and await them all."""
+        """Cancel and await all jobs."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._crashed(error)
+            self._on_crash(error)
 
 
 WARM_AFTER_S = 0.4
 ASK_AFTER_S = 0.02
-"""The first frame and the echo of what was typed before it come first."""
+"""Delay of the question about the background colour: the first frame and the echo of early keys come
+first."""
 
 
 class AppSettings(msgspec.Struct, frozen=True):
-    """User settings of the screen. `history_path` is None for a history in memory; `look_on` returns the look
-    for a background colour, None where the terminal must not be asked for it."""
+    """The user's settings of the screen. `history_path` is None for a history in memory only; `look_on`
+    returns the look for a background colour, None when the terminal must not be asked for it."""
 
     look: Look
     vi: bool
@@ -84,8 +85,8 @@ class AppSettings(msgspec.Struct, frozen=True):
 
 
 class Repl:
-    """The screen and the keys. `facts` says what does not come as events; `act` carries out intents; `log`
-    takes lines that must not reach the terminal."""
+    """The screen and the keys. `facts` returns what does not arrive as events; `act` carries out intents;
+    `log` receives lines that must not reach the terminal."""
 
     def __init__(
         self,
@@ -109,10 +110,10 @@ class Repl:
         self._modes = modes or outside.terminal_modes(keyboard.fileno())
         self.ground: GroundQuestion | None = None
         self._ending: Ending = "left"
-        self._jobs = OwnedTasks(self._crashed)
+        self._jobs = OwnedTasks(self._crash)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
-        self._folding = Folding(self.state, facts, self._first.print, clock)
+        self._folding = EventPump(self.state, facts, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)
         announcer = _announcer(settings, self.state, output, clock, lambda: editor.touched_at)
         self._bars = Bars(
@@ -130,7 +131,7 @@ class Repl:
             editor=self.editor,
             state=self.state,
             stage=self,
-            act=self._intend,
+            act=self._carry_out,
             last_folded=lambda: self._painter.expand_last(self.state.folded, output.get_size().columns),
             clock=clock,
             coming=lambda: facts().coming,
@@ -164,21 +165,21 @@ class Repl:
         return chain(self._first.waiting, self.screen.waiting)
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
-        """Read, show, until the person leaves or the terminal does. An error in here is raised after the
-        terminal is restored."""
+        """Show events and read keys until the user leaves or the terminal is gone. Errors are raised after
+        the terminal is restored."""
         loop = asyncio.get_running_loop()
         self._terminal.attach(loop, self.screen.touch)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(interrupts_held(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
+            stack.enter_context(hold_interrupts(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
-            restored = terminal_restored(
-                self._terminal, *modes, title=self._settings.title, also=_put_back(self._settings)
+            restored = restore_terminal(
+                self._terminal, *modes, title=self._settings.title, also=_reset_sequence(self._settings)
             )
             stack.enter_context(restored)
             stack.enter_context(streams_to(self._log))
-            stack.enter_context(signals_end(loop, self.end, self.suspend, self.screen.repair))
-            stack.enter_context(crashes_end(loop, self._crashed))
+            stack.enter_context(end_on_signals(loop, self.end, self.suspend, self.screen.repair))
+            stack.enter_context(end_on_crash(loop, self._crash))
             stack.callback(self.screen.close)
             warm = loop.call_later(WARM_AFTER_S, self._first.warm)
             stack.callback(warm.cancel)
@@ -199,8 +200,8 @@ class Repl:
         """Print blocks above the prompt."""
         self._first.print(blocks)
 
-    def _intend(self, intent: Intent) -> None:
-        """Carry out an intent; what the session says may have changed by it."""
+    def _carry_out(self, intent: Intent) -> None:
+        """Carry out an intent and redraw: it may have changed the session's facts."""
         if isinstance(intent, Cancel):
             self.screen.hold()
         self._act(intent)
@@ -212,7 +213,7 @@ class Repl:
         self.screen.touch()
 
     def give_back(self, text: str) -> None:
-        """Offer a refused line in the editor again: no single Enter sends it, and typing takes its place."""
+        """Put a refused line into the editor: Enter alone does not send it, and typing replaces it."""
         if self.editor.offer(text):
             self._actions.remember_refused(text)
             self.hint("Not sent. Type to replace it, or edit it (arrow keys, Backspace). Up brings it back.")
@@ -232,7 +233,7 @@ class Repl:
             self._app.exit()
 
     def leave(self) -> None:
-        """Leave, as `/quit` asks for: the first time while something runs, say what would end."""
+        """Leave as `/quit` does: the first time while something runs, say what would end."""
         self._actions.leave("/quit")
 
     def redraw(self) -> None:
@@ -240,7 +241,7 @@ class Repl:
         self.screen.repair()
 
     def restyle(self, look: Look) -> None:
-        """Draw everything with another look, what can still be seen of the scrollback too."""
+        """Redraw everything with another look, including the visible scrollback."""
         if look == self._look:
             return
         self._look = look
@@ -255,7 +256,7 @@ class Repl:
             self._jobs.start(outside.suspend(self.screen, self._keyboard.fileno(), self._modes))
 
     def edit(self) -> None:
-        """Open the line in the person's editor."""
+        """Open the line in the user's editor."""
         if not self._app.is_away:
             self._jobs.start(self._edit())
 
@@ -267,7 +268,7 @@ class Repl:
         elif text != self.editor.expand():
             self.editor.put(text)
 
-    def _crashed(self, error: BaseException) -> None:
+    def _crash(self, error: BaseException) -> None:
         if self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
 
@@ -300,8 +301,8 @@ def _announcer(
     )
 
 
-def _put_back(settings: AppSettings) -> str:
-    """Return the sequence that clears the progress mark on the terminal's tab and resets the cursor shape; ""
-    where neither was changed."""
+def _reset_sequence(settings: AppSettings) -> str:
+    """Return the sequence that clears the progress mark of the tab and resets the cursor shape; "" if neither
+    was changed."""
     progress = progress_sequence("none", inside_tmux="TMUX" in settings.environ) if settings.progress else ""
     return progress + (RESET_SHAPE if cursor_shapes(settings.environ, vi=settings.vi) else "")

@@ -1,4 +1,4 @@
-"""The branch of the workspace, for the footer and the first screen. Refreshed when it may have changed."""
+"""The branch of the workspace, for the footer and the first screen; refreshed when it may have changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buddy.workspace.git.run import GitRun, find_repository, run_git
 from buddy.workspace.processes.pool import ChildProcesses
 
 AGAIN_AFTER_S = 2.0
-"""In a large tree a look takes a third of a second of a core."""
+"""Minimum time between two looks: in a large tree one takes a third of a second of a core."""
 
 
 async def _no_branch() -> str:
@@ -19,8 +19,7 @@ async def _no_branch() -> str:
 
 
 class Branch:
-    """The branch as it is shown, `main*` with changes that are not committed, "" outside a repository.
-    `look` asks git."""
+    """The branch as displayed: `main*` with uncommitted changes, "" outside a repository. `look` asks git."""
 
     def __init__(
         self, look: Callable[[], Awaitable[str]] = _no_branch, again_after_s: float = AGAIN_AFTER_S
@@ -29,25 +28,25 @@ class Branch:
         self._again_after_s = again_after_s
         self._stale = asyncio.Event()
         self._known = asyncio.Event()
-        self.shown = ""
+        self.text = ""
 
     def refresh(self) -> None:
-        """Something may have changed it."""
+        """Look again: the branch may have changed."""
         self._stale.set()
 
     async def first(self, seconds: float) -> str:
-        """The branch as soon as it is known, at most after some seconds."""
+        """Return the branch as soon as it is known, at the latest after some seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._known.wait()
         except TimeoutError:
             pass
-        return self.shown
+        return self.text
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Look now and whenever it may have changed, not too often; `changed` follows each look."""
+        """Look now and whenever it may have changed, at intervals; call `changed` after each look."""
         while True:
-            self.shown = await self._look()
+            self.text = await self._look()
             self._known.set()
             changed()
             await asyncio.sleep(self._again_after_s)
@@ -56,8 +55,8 @@ class Branch:
 
 
 def branch_of(status: str) -> str:
-    """The branch in what `git status --porcelain=v2 --branch` says: its name, or the beginning of the commit
-    where none is checked out, with a star where a file that git knows has changed."""
+    """Return the branch from the output of `git status --porcelain=v2 --branch`: its name, or the start of
+    the commit when none is checked out, with a star when a tracked file has changed."""
     lines = status.splitlines()
     head, commit = (
         next((line.removeprefix(mark) for line in lines if line.startswith(mark)), "")
@@ -71,12 +70,12 @@ def branch_of(status: str) -> str:
 _STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
 
 
-async def look_at_branch(children: ChildProcesses, boundary: Boundary) -> str:
-    """The branch as the footer shows it, "" where there is no repository or git can't tell."""
+async def read_branch(children: ChildProcesses, boundary: Boundary) -> str:
+    """Return the branch for the footer, "" without a repository or when git fails."""
     try:
         repository = find_repository(boundary.cwd, boundary.root)
         run = GitRun(children, repository, 0, asyncio.Event())
         done = await run_git(run, (*_STATUS, "--", *repository.scope), "read")
-    except (ToolError, RuntimeError):  # RuntimeError: no further thread can be started
+    except (ToolError, RuntimeError):  # RuntimeError: no thread can be started
         return ""
     return branch_of(done.text) if done.ok else ""

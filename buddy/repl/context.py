@@ -1,4 +1,5 @@
-"""The arguments common to all commands: the session, the screen, and what only the terminal front end has."""
+"""The arguments common to all commands: the session, the screen, and the services of the terminal front
+end."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ from buddy.tasks.board import TaskBoard
 
 
 class ScreenActions(msgspec.Struct, frozen=True):
-    """Screen operations for commands: print blocks, show a short hint, clear, redraw, leave, put text into
-    the editor (`give_back`: a line that was refused), open the line in the user's editor, show the last
-    folded output in full, run work in the background, replace the session by another (a reference, or "" for
-    a new one), reopen this one with the settings now in force (True: the folder is trusted for this run),
-    copy to the clipboard (False: there is none), set and save a theme ("" changes nothing; returns a
-    description of the theme in force)."""
+    """Screen operations for commands.
+
+    `put` inserts text into the editor, `give_back` a refused line; `edit` opens the line in the user's
+    editor; `expand` prints the last folded output; `start` runs work in the background; `switch_session`
+    opens another session (a reference, "" for a new one); `reopen` opens this one again with the settings now
+    in force (True: the folder is trusted for this run); `copy` returns False without a clipboard; `theme`
+    sets and saves a theme ("": changes nothing) and returns a description of it.
+    """
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -41,8 +44,8 @@ class ScreenActions(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A session at the terminal. `own`: the user's commands that run; `trust`: the question whether the
-    folder is trusted; `doctor` examines this machine, in a thread; `log_path` is "" when there is no log."""
+    """A session at the terminal. `own` are the user's running commands; `trust` is the trust question;
+    `doctor` examines this machine and blocks; `log_path` is "" without a log."""
 
     session: Session
     screen: ScreenActions
@@ -59,10 +62,10 @@ class Context(msgspec.Struct, frozen=True):
 
     @property
     def focus(self) -> int:
-        """The task in front."""
+        """Return the id of the foreground task."""
         return self.session.board.focus
 
     @property
     def boundary(self) -> Boundary:
-        """Boundary of the foreground task: the workspace, or a worktree of its own."""
+        """Return the boundary of the foreground task: the workspace or its worktree."""
         return self.board.task(self.focus).workspace.boundary

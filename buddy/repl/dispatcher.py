@@ -1,4 +1,5 @@
-"""Intents become operations on the task board. Nothing here draws or blocks: work runs beside the screen."""
+"""The dispatcher: intents become operations on the task board. Nothing here draws or blocks; work runs beside
+the screen."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ from buddy.tools.ask_user import Unanswered
 
 
 class Sent:
-    """One text. `number`: the task it goes to, 0 while that is whichever is in front."""
+    """A submitted text. `task_id` is its task, 0 for whichever is in the foreground."""
 
     def __init__(self, text: str, task_id: int, since: float) -> None:
         self.text = text
@@ -50,37 +51,39 @@ class Sent:
         self.taken_back = asyncio.Event()
 
 
-class OnTheWay:
-    """Every text of a session that is on its way, in the order it was sent. Whoever hands one to a task calls
-    `arrived` and hands it over without waiting for anything in between: it is taken back or it becomes a
-    turn, never both and never neither."""
+class SubmittedPrompts:
+    """Submitted prompts whose turn has not started, in order; they can still be withdrawn.
+
+    Whoever delivers one to a task calls `arrived` and delivers it without an await in between: a prompt is
+    either withdrawn or becomes a turn, never both and never neither.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._texts: list[Sent] = []
 
-    def sent(self, text: str, task_id: int) -> Sent:
-        """A text that goes to a task; "" is none, and never on its way."""
+    def register(self, text: str, task_id: int) -> Sent:
+        """Register a submitted text; "" is not registered."""
         one = Sent(text, task_id, self._clock())
         if text:
             self._texts.append(one)
         return one
 
-    def arrived(self, one: Sent) -> None:
-        """It can't be taken back any more."""
+    def release(self, one: Sent) -> None:
+        """Note that a prompt is delivered and can't be withdrawn any more."""
         if one in self._texts:
             self._texts.remove(one)
 
     def since(self, task_id: int) -> float:
-        """When the last text for this task was sent, if one is on its way."""
+        """Return when the latest waiting prompt for this task was submitted, -inf without one."""
         return max((one.since for one in self._to(task_id)), default=float("-inf"))
 
     def is_any(self, task_id: int) -> bool:
-        """Tell whether a prompt for this task is on its way."""
+        """Tell whether a prompt for this task waits."""
         return bool(self._to(task_id))
 
     def take_back(self, task_id: int) -> tuple[str, ...]:
-        """Withdraw the prompts on their way to this task, and return their texts."""
+        """Withdraw the waiting prompts for this task and return their texts."""
         taken = self._to(task_id)
         for one in taken:
             one.taken_back.set()
@@ -92,33 +95,33 @@ class OnTheWay:
 
 
 class Dispatcher:
-    """Carries out what the person wants. Text is sent in the order it was typed, however long the files take
-    that a line mentions; nothing waits for a command."""
+    """Carries out intents. Prompts are sent in the order they were typed, however long reading the mentioned
+    files takes; nothing waits for a command."""
 
     def __init__(self, context: Context, commands: Commands) -> None:
         self.context = context
         self._commands = commands
         self._sending = asyncio.Lock()
-        self._way = OnTheWay(context.board.parts.clock.now)
+        self._submitted = SubmittedPrompts(context.board.parts.clock.now)
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
-        sent = self._way.sent(*_destined(intent))
-        self.context.screen.start(self._carried_out(self.context, intent, sent))
+        sent = self._submitted.register(*_addressee(intent))
+        self.context.screen.start(self._carry_out(self.context, intent, sent))
 
-    async def _carried_out(self, context: Context, intent: Intent, sent: Sent) -> None:
+    async def _carry_out(self, context: Context, intent: Intent, sent: Sent) -> None:
         try:
-            await self._done(context, intent, sent)
+            await self._perform(context, intent, sent)
         except TurnCancelled:
-            pass  # it stands in the line again
+            pass  # the text is back in the line
         except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
             context.screen.print(NoteBlock("error", str(error)))
             if not sent.taken_back.is_set():
                 context.screen.give_back(typed_text(intent))
         finally:
-            self._way.arrived(sent)
+            self._submitted.release(sent)
 
-    async def _done(self, context: Context, intent: Intent, sent: Sent) -> None:
+    async def _perform(self, context: Context, intent: Intent, sent: Sent) -> None:
         board, screen = context.board, context.screen
         match intent:
             case Prompt(text):
@@ -167,17 +170,17 @@ class Dispatcher:
                 await self._slash(context, "/rewind")
 
     async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
-        number = sent.task_id = context.focus
-        if _answered(context, number, text):
+        task_id = sent.task_id = context.focus
+        if _answer_question(context, task_id, text):
             return
         content = await self._content(context, text, sent)
         if context.session.settings.display.enter_while_running == "queue":
-            await context.board.queue(number, content)
+            await context.board.queue(task_id, content)
         else:
-            await context.board.prompt(number, content)
+            await context.board.prompt(task_id, content)
 
     async def _new_task(self, context: Context, text: str, sent: Sent) -> None:
-        """A background task that starts from a copy of the conversation in front."""
+        """Start a background task from a copy of the foreground conversation."""
         board = context.board
         task = board.open(copy_of=context.focus)
         board.to_background(task.task_id)
@@ -188,7 +191,7 @@ class Dispatcher:
         )
 
     async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
-        if sent.task_id in context.board.tasks and _answered(context, sent.task_id, text):
+        if sent.task_id in context.board.tasks and _answer_question(context, sent.task_id, text):
             return
         async with self._sending:
             await context.board.prompt(sent.task_id, await self._content(context, text, sent))
@@ -198,46 +201,48 @@ class Dispatcher:
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
         command = self._commands.find(name.lower())
-        async with self._sending:  # what was typed before it goes first
+        async with self._sending:  # prompts typed earlier go first
             if command.sends:
                 await command.run(context, argument.strip())
         if not command.sends:
             await command.run(context, argument.strip())
 
     async def _content(self, context: Context, text: str, sent: Sent) -> tuple[UserPart, ...]:
-        """Return the content to send to the task. Raises `TurnCancelled` when the prompt was taken back."""
-        expanded = await run_cancellable(_expanded(context, sent.task_id, text), sent.taken_back)
-        if sent.taken_back.is_set():  # in the moment the last file was read
+        """Return the content to send to the task. Raises `TurnCancelled` when the prompt was withdrawn."""
+        expanded = await run_cancellable(_expand(context, sent.task_id, text), sent.taken_back)
+        if sent.taken_back.is_set():  # withdrawn just as the last file was read
             raise TurnCancelled
-        self._way.arrived(sent)
+        self._submitted.release(sent)
         for note in expanded.notes:
             context.screen.print(NoteBlock("warning", note))
         return expanded.parts
 
     def _cancel(self, context: Context) -> None:
-        """End what was started last: a command the user started, or the turn. Prompts that wait for the turn,
-        or were about to start one, return to the input line."""
+        """End what was started last: the user's command or the turn. Prompts that wait for the turn, or were
+        about to start one, return to the input line."""
         task, work = context.board.task(context.focus), context.own.last()
-        begun = max(self._way.since(task.task_id), task.started_at if task.running else float("-inf"))
+        begun = max(self._submitted.since(task.task_id), task.started_at if task.running else float("-inf"))
         if work is not None and work.since >= begun:
             work.cancelled.set()
             return
-        waited = [text_of(message) for message in context.board.cancel(task.task_id)]
-        if texts := [*waited, *self._way.take_back(task.task_id)]:
+        queued = [text_of(message) for message in context.board.cancel(task.task_id)]
+        if texts := [*queued, *self._submitted.take_back(task.task_id)]:
             context.screen.put("\n\n".join(texts))
 
     def facts(self) -> SessionFacts:
-        """Collect the facts the screen shows that do not arrive as events."""
+        """Collect the facts for the screen that do not arrive as events."""
         context = self.context
         board, session = context.board, context.session
         rows = [
-            QueueRow("question", one.task_id, f"{one.question.question} (/answer {one.number} …)")
-            for one in session.questions.waiting()
+            QueueRow(
+                "question", question.task_id, f"{question.question.question} (/answer {question.number} …)"
+            )
+            for question in session.questions.waiting()
         ]
         for task in board.tasks.values():
             rows += [QueueRow("steer", task.task_id, text_of(message)) for message in task.steering]
             rows += [QueueRow("queue", task.task_id, text_of(message)) for message in task.queued]
-        rows += [QueueRow("note", note.task_number, _named(note)) for note in board.notes.waiting]
+        rows += [QueueRow("note", note.task_number, _note_name(note)) for note in board.notes.waiting]
         return SessionFacts(
             focus=board.focus,
             mode=session.policy.mode,
@@ -249,14 +254,14 @@ class Dispatcher:
             own=context.own.rows(),
             usage=board.task(board.focus).meter.report(),
             untrusted=context.trust.is_open,
-            branch=context.branch.shown,
+            branch=context.branch.text,
             jobs=tuple(
                 words.running_name(f"job {job.id}", job.command)
                 for job in session.jobs.all()
                 if job.state != "ended"
             ),
             enter_queues=session.settings.display.enter_while_running == "queue",
-            coming=self._way.is_any(board.focus) or board.task(board.focus).running,
+            coming=self._submitted.is_any(board.focus) or board.task(board.focus).running,
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:
@@ -267,27 +272,26 @@ class Dispatcher:
         return tuple(words)
 
 
-def _answered(context: Context, task_id: int, text: str) -> bool:
-    """Take text for a task that asks as the answer to its oldest question; False when it asks nothing."""
+def _answer_question(context: Context, task_id: int, text: str) -> bool:
+    """Take the text as the answer to the task's oldest question; return False when it has none."""
     questions = context.session.questions
-    asked = next((one for one in questions.waiting() if one.task_id == task_id), None)
-    if asked is None:
+    question = next((waiting for waiting in questions.waiting() if waiting.task_id == task_id), None)
+    if question is None:
         return False
     try:
-        questions.answer(f"{asked.number} {text}")
+        questions.answer(f"{question.number} {text}")
     except Unanswered as error:
         raise CommandError(str(error)) from error
-    context.screen.hint(f"answered question {asked.number} of task {task_id}")
+    context.screen.hint(f"answered question {question.number} of task {task_id}")
     return True
 
 
-async def _expanded(context: Context, task_id: int, text: str) -> ExpandedPrompt:
+async def _expand(context: Context, task_id: int, text: str) -> ExpandedPrompt:
     return await context.session.expand(task_id, text)
 
 
-def _destined(intent: Intent) -> tuple[str, int]:
-    """The text for a conversation, as it was typed, and the task it goes to: 0 is the one in front. "" where
-    an intent is none."""
+def _addressee(intent: Intent) -> tuple[str, int]:
+    """Return the typed text of a prompt and its task (0: the foreground task); "" for other intents."""
     match intent:
         case Prompt() | Queue():
             return typed_text(intent), 0
@@ -298,9 +302,11 @@ def _destined(intent: Intent) -> tuple[str, int]:
 
 
 def typed_text(intent: Intent) -> str:
-    """Return the typed text of an intent, to be put back into the input line when it failed; "" for keys and
-    answers, and for a one-line command: as in a shell it is recalled by Up, and text typed next isn't
-    appended to it."""
+    """Return the typed text of an intent, to restore it in the input line after a failure.
+
+    "" for keys and answers, and for one-line commands: as in a shell, Up recalls them, and the next text is
+    not appended to them.
+    """
     match intent:
         case Prompt(text) | Queue(text):
             return text
@@ -325,6 +331,6 @@ def typed_text(intent: Intent) -> str:
             return ""
 
 
-def _named(note: Note) -> str:
-    """A note as the person knows it; a `!` command stands there as it was typed."""
+def _note_name(note: Note) -> str:
+    """Name a note for the user; a `!` command is named as it was typed."""
     return f"task {note.answer_of}'s answer ({note.title})" if note.answer_of else note.title

@@ -1,4 +1,4 @@
-"""Every way out: signals, crashes, and a terminal that is as it was before."""
+"""Leaving: signals, crashes, and the restored terminal."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from buddy.repl.screen.external_programs import Modes, set_terminal_modes
 from buddy.repl.screen.output import RESET_MODES, Terminal
 
 Ending = Literal["left", "terminated", "hangup", "gone"]
-"""Why the screen ended: the person left, SIGTERM or SIGQUIT, SIGHUP, the terminal went away."""
+"""The reason for the end: the user left, SIGTERM or SIGQUIT, SIGHUP, the terminal is gone."""
 
 TWICE_S = 2.0
-"""Two Ctrl+C within this time exit, where nothing runs."""
+"""Two Ctrl+C within this time exit when nothing runs."""
 CONFIRM_S = 10.0
-"""A second Ctrl+D or /quit within this time exits, whatever runs."""
+"""A second Ctrl+D or /quit within this time exits even while something runs."""
 
 PUSH_TITLE = "\x1b[22;2t"
 POP_TITLE = "\x1b[23;2t"
 
 
 NAMED_TASKS = 3
-"""As many running tasks and commands are named when the person leaves."""
+"""Number of running tasks and commands that are named when the user leaves."""
 
 
-def leaving_ends(running: Sequence[str], key: str) -> str:
-    """The question before leaving while something runs; `key` is what to press or type again."""
-    named = list(running)
-    if len(named) > NAMED_TASKS:
-        named[NAMED_TASKS:] = [f"{len(named) - NAMED_TASKS} more"]
-    *others, last = named
+def ask_before_leaving(running: Sequence[str], key: str) -> str:
+    """Return the question before leaving while something runs; `key` is what to press or type again."""
+    listed = list(running)
+    if len(listed) > NAMED_TASKS:
+        listed[NAMED_TASKS:] = [f"{len(listed) - NAMED_TASKS} more"]
+    *others, last = listed
     names = f"{', '.join(others)} and {last}" if others else last
     ends = "are running. {} again ends them" if others else "is running. {} again ends it"
     return f"{names[0].upper()}{names[1:]} {ends.format(key)} and exits."
 
 
 @contextlib.contextmanager
-def terminal_restored(
+def restore_terminal(
     terminal: Terminal, fd: int, modes: Modes | None, *, title: bool, also: str = ""
 ) -> Generator[None]:
-    """Modes, colours, cursor, title and line discipline are put back, whatever happens inside; `also` is
-    written with them."""
+    """Restore modes, colours, cursor, title and line discipline at the end; write `also` with them."""
     if title:
         terminal.write(PUSH_TITLE.encode())
     try:
@@ -54,10 +53,10 @@ def terminal_restored(
 
 
 @contextlib.contextmanager
-def interrupts_held(heard: Callable[[], object] = lambda: None) -> Generator[None]:
-    """An interrupt is a key while the screen is up (`heard`), and nothing while it is put away: it must not
-    break the way out. A handler rather than SIG_IGN, because children would inherit that."""
-    previous = signal.signal(signal.SIGINT, lambda _number, _frame: heard())
+def hold_interrupts(handle: Callable[[], object] = lambda: None) -> Generator[None]:
+    """Handle SIGINT as a key while the screen is up (`handle`), else ignore it, so that it can't break the
+    cleanup. SIG_IGN would be inherited by child processes."""
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: handle())
     try:
         yield
     finally:
@@ -65,19 +64,19 @@ def interrupts_held(heard: Callable[[], object] = lambda: None) -> Generator[Non
 
 
 @contextlib.contextmanager
-def signals_end(
+def end_on_signals(
     loop: asyncio.AbstractEventLoop,
     end: Callable[[Ending], None],
     suspend: Callable[[], None] | None,
-    continued: Callable[[], None],
+    repaint: Callable[[], None],
 ) -> Generator[None]:
-    """SIGTERM, SIGQUIT and SIGHUP leave through the front door; SIGTSTP suspends as Ctrl+Z does (None: it
-    just stops the process); after a stop nobody announced, SIGCONT repaints."""
+    """Let SIGTERM, SIGQUIT and SIGHUP end the screen in order; SIGTSTP suspends like Ctrl+Z (with None it
+    only stops the process); SIGCONT repaints after a stop from outside."""
     handlers: list[tuple[signal.Signals, Callable[[], None]]] = [
         (signal.SIGTERM, lambda: end("terminated")),
         (signal.SIGQUIT, lambda: end("terminated")),
         (signal.SIGHUP, lambda: end("hangup")),
-        (signal.SIGCONT, continued),
+        (signal.SIGCONT, repaint),
     ]
     if suspend is not None:
         handlers.append((signal.SIGTSTP, suspend))
@@ -91,9 +90,11 @@ def signals_end(
 
 
 @contextlib.contextmanager
-def crashes_end(loop: asyncio.AbstractEventLoop, crashed: Callable[[BaseException], None]) -> Generator[None]:
-    """An error in a key handler or a frame ends the screen, so that the terminal is restored; the loop's own
-    handler gets everything else."""
+def end_on_crash(
+    loop: asyncio.AbstractEventLoop, crashed: Callable[[BaseException], None]
+) -> Generator[None]:
+    """End the screen on an error in a key handler or a frame, so that the terminal is restored. Other errors
+    go to the previous handler."""
     before = loop.get_exception_handler()
 
     def handle(inside: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

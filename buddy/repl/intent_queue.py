@@ -1,5 +1,5 @@
-"""Routing of intents to the session, or into a queue until it is open. Imported before the first frame, so it
-imports nothing of the lower rooms."""
+"""The route of intents to the session, or into a queue until it is open. Imported before the first frame, so
+it imports nothing of the lower rooms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from buddy.repl.view.state import SessionFacts
 
 
 class Carrier(Protocol):
-    """Carries out the intents of an open session."""
+    """The dispatcher of an open session."""
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent."""
@@ -25,8 +25,11 @@ class Carrier(Protocol):
 
 
 class Controller:
-    """Hands intents to the dispatcher of the open session. Before one is open, and between two, they wait in
-    order; text that waits is what can be cancelled then, and `put` takes it back into the line."""
+    """Passes intents to the dispatcher of the open session.
+
+    Before the first session and between two, intents wait in order; waiting text can be cancelled, and `put`
+    returns it to the line.
+    """
 
     def __init__(self, early: SessionFacts, put: Callable[[str], None]) -> None:
         self._early = early
@@ -36,18 +39,18 @@ class Controller:
 
     @property
     def dispatcher(self) -> Carrier | None:
-        """The dispatcher of the open session, None when there is none."""
+        """Return the dispatcher of the open session, None without one."""
         return self._dispatcher
 
     def open(self, dispatcher: Carrier) -> None:
-        """Take the dispatcher of an open session, and hand it what was sent meanwhile."""
+        """Set the dispatcher of an open session and pass it the waiting intents."""
         self._dispatcher = dispatcher
         waiting, self._waiting = self._waiting, []
         for intent in waiting:
             dispatcher.act(intent)
 
     def close(self) -> None:
-        """Let the dispatcher go: its session closes."""
+        """Remove the dispatcher: its session closes."""
         self._dispatcher = None
 
     def act(self, intent: Intent) -> None:
@@ -60,18 +63,20 @@ class Controller:
             self._waiting.append(intent)
 
     def take_back(self) -> None:
-        """Text that waits returns to the line."""
-        if texts := self.unsent():
+        """Return waiting text to the line."""
+        if texts := self.take_unsent():
             self._put("\n\n".join(texts))
 
-    def unsent(self) -> tuple[str, ...]:
-        """The text that waits, which from now on it does not."""
-        texts = tuple(one.text for one in self._waiting if isinstance(one, Prompt | Queue))
-        self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
+    def take_unsent(self) -> tuple[str, ...]:
+        """Remove and return the waiting text."""
+        texts = tuple(intent.text for intent in self._waiting if isinstance(intent, Prompt | Queue))
+        self._waiting = [intent for intent in self._waiting if not isinstance(intent, Prompt | Queue)]
         return texts
 
     def facts(self) -> SessionFacts:
         """Return the facts the screen shows that do not arrive as events."""
         if self._dispatcher is not None:
             return self._dispatcher.facts()
-        return replace(self._early, coming=any(isinstance(one, Prompt | Queue) for one in self._waiting))
+        return replace(
+            self._early, coming=any(isinstance(intent, Prompt | Queue) for intent in self._waiting)
+        )

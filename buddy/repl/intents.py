@@ -1,4 +1,4 @@
-"""Intents of the user: the one union that keys and the input line produce. Parsing a line is pure."""
+"""Intents of the user: the union that keys and the input line produce. Parsing a line is pure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ ApprovalKey = Literal["once", "session", "rule", "denied"]
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """Text for the task in front: steers it while it runs, else begins a turn."""
+    """Text for the foreground task: steers a running turn, else starts one."""
 
     text: str
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """Text for the task in front, after its turn."""
+    """Text for the foreground task, after its turn."""
 
     text: str
 
 
 class NewTask(msgspec.Struct, frozen=True):
-    """Text for a new task in the background."""
+    """Text for a new background task."""
 
     text: str
 
 
 class ToTask(msgspec.Struct, frozen=True):
-    """Text for a task by its number; `aside`: a question that does not disturb it."""
+    """Text for a task by its id; `aside` marks a question that does not disturb it."""
 
     task_id: int
     text: str
@@ -45,14 +45,15 @@ class Slash(msgspec.Struct, frozen=True):
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """A shell command of the person; `private`: the model does not hear of it."""
+    """A shell command of the user; a `private` one is not shared with the model."""
 
     command: str
     private: bool
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
-    """An answer to a request on the screen; it carries what was shown, and words for the model with a no."""
+    """An answer to a request on the screen, with the digest of what was shown, and words for the model with a
+    no."""
 
     request_id: str
     digest: str
@@ -61,23 +62,23 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """End the turn of the task in front."""
+    """End the turn of the foreground task."""
 
 
 class ToBackground(msgspec.Struct, frozen=True):
-    """Send the running task in front to the background."""
+    """Move the running foreground task to the background."""
 
 
 class NextMode(msgspec.Struct, frozen=True):
-    """The next permission mode."""
+    """Switch to the next permission mode."""
 
 
 class RecallQueued(msgspec.Struct, frozen=True):
-    """Bring the last queued message back into the editor."""
+    """Return the last queued message to the editor."""
 
 
 class DropNote(msgspec.Struct, frozen=True):
-    """Do not send the note of a finished background task with the next prompt."""
+    """Leave the last waiting note out of the next prompt."""
 
 
 class TaskPanel(msgspec.Struct, frozen=True):
@@ -85,7 +86,7 @@ class TaskPanel(msgspec.Struct, frozen=True):
 
 
 class Rewind(msgspec.Struct, frozen=True):
-    """Offer the points the conversation can go back to."""
+    """List the points the conversation can go back to."""
 
 
 Line = Prompt | NewTask | ToTask | Slash | ShellLine
@@ -108,8 +109,8 @@ _PATH = pattern(r"/[\w.~-]+/")
 
 
 def parse_line(text: str, *, typed: bool) -> Line | None:
-    """Parse a line that was sent; None when it says nothing. `typed` is False when any of it was pasted: then
-    a final ` &` is text."""
+    """Parse a sent line; None for an empty one. `typed` is False when any of it was pasted: then a final ` &`
+    is text."""
     line = text.strip()
     if not line:
         return None
@@ -121,9 +122,9 @@ def parse_line(text: str, *, typed: bool) -> Line | None:
         return ShellLine(line[1:].strip(), private=False) if line[1:].strip() else None
     if line.startswith("/") and not _PATH().match(line):
         return Slash(line)
-    found = _TO_TASK().fullmatch(line)
-    if found:
-        return ToTask(int(found["id"]), found["text"], aside=found["aside"] is not None)
+    match = _TO_TASK().fullmatch(line)
+    if match:
+        return ToTask(int(match["id"]), match["text"], aside=match["aside"] is not None)
     if typed and is_new_task(text):
         return NewTask(line[:-1].rstrip())
     if typed and "\n" not in line and line.endswith(" \\&"):
@@ -132,6 +133,6 @@ def parse_line(text: str, *, typed: bool) -> Line | None:
 
 
 def is_new_task(text: str) -> bool:
-    """Tell whether a typed line would begin a new task: a single line that ends in an unescaped ` &`."""
+    """Tell whether a typed line would start a new task: a single line that ends in an unescaped ` &`."""
     line = text.strip()
     return "\n" not in line and line.endswith(" &") and len(line) > 2 and not line.startswith(("/", "!"))

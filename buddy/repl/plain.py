@@ -1,4 +1,4 @@
-"""The REPL of a dumb terminal: plain lines in, plain lines out, no live region."""
+"""The REPL of a dumb terminal: plain lines in and out, no live region."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
 from buddy.agent.formatting import format_count
-from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
+from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, ask_before_leaving, end_on_signals, hold_interrupts
 from buddy.repl.input.approval_line import (
     NOTHING_WAITS,
     SEEN_BEFORE_S,
@@ -41,33 +41,35 @@ from buddy.safety.sanitise import clean, visible
 
 READ_BYTES = 65536
 GATHER_S = 0.03
-"""Lines that follow each other within this time came in one piece."""
+"""Lines that arrive within this time of each other came in one piece."""
 
 
 class LineInput:
-    """Reads a descriptor. `entered` takes a text and whether it was pasted: several lines are one text,
-    unless each of them is a command. `ended` is called for each end of the input; a terminal goes on after
-    one (Ctrl+D)."""
+    """Reads lines from a descriptor.
+
+    `on_entered` receives a text and whether it was pasted: several lines are one text unless each is a
+    command. `on_end` is called at each end of the input; a terminal continues after one (Ctrl+D).
+    """
 
     def __init__(
-        self, fd: int, encoding: str, entered: Callable[[str, bool], None], ended: Callable[[], None]
+        self, fd: int, encoding: str, on_entered: Callable[[str, bool], None], on_end: Callable[[], None]
     ) -> None:
         self._fd = fd
         self._encoding = encoding
-        self._entered = entered
-        self._ended = ended
+        self._on_entered = on_entered
+        self._on_end = on_end
         self._partial = b""
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._loop = loop
         loop.add_reader(self._fd, self._read)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._timer is not None:
             self._timer.cancel()
         if self._loop is not None:
@@ -75,11 +77,11 @@ class LineInput:
 
     @property
     def unfinished(self) -> str:
-        """Input without a line end so far; Ctrl+D submits it."""
+        """Return the input without a line end so far; Ctrl+D submits it."""
         return self._partial.decode(self._encoding, "replace")
 
     def forget(self) -> None:
-        """An interrupt: what was begun is dropped, as the terminal does with its own part of it."""
+        """Drop an unfinished line after an interrupt, as the terminal does."""
         self._partial = b""
         self._lines.clear()
 
@@ -90,7 +92,7 @@ class LineInput:
             data = b""
         if not data:
             self._hand_over()
-            self._ended()
+            self._on_end()
             return
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._lines += (line.decode(self._encoding, "replace").removesuffix("\r") for line in lines)
@@ -104,13 +106,13 @@ class LineInput:
         pasted = len(lines) > 1
         if pasted and all(line.startswith("/") for line in lines):
             for line in lines:
-                self._entered(line, True)
+                self._on_entered(line, True)
         elif lines:
-            self._entered("\n".join(lines), pasted)
+            self._on_entered("\n".join(lines), pasted)
 
 
 class LineOutput:
-    """Writes blocks and the prompt. `on_gone`: the terminal or the pipe takes nothing any more."""
+    """Writes blocks and the prompt. `on_gone` is called when the terminal or pipe accepts no more."""
 
     def __init__(self, fd: int, encoding: str, look: Look, on_gone: Callable[[], None]) -> None:
         self._fd = fd
@@ -122,21 +124,21 @@ class LineOutput:
         self.at_prompt = False
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on a terminal that was stopped (Ctrl+S) holds up nothing but what is written to it."""
+        """From now on, a stopped terminal (Ctrl+S) delays nothing but its own output."""
         self._terminal.attach(loop, lambda: None)
 
     def close(self) -> None:
-        """Write what is left, then nothing more."""
+        """Write the rest, then nothing more."""
         self.leave_prompt()
         self._terminal.close()
 
     @property
     def columns(self) -> int:
-        """Width of the terminal."""
+        """Return the width of the terminal."""
         return terminal_size(self._fd).columns
 
     def blocks(self, *blocks: Block) -> bool:
-        """Write blocks; whether there was something to see."""
+        """Write blocks; return whether any was visible."""
         text = ""
         for block in blocks:
             shown = Expanded(block) if isinstance(block, ApprovalAsked) else block  # no key unfolds it here
@@ -153,20 +155,20 @@ class LineOutput:
         self.leave_prompt()
         self._write(text)
 
-    def ask(self, begun: str = "") -> None:
-        """Write the prompt, if it does not stand there, and what was handed over of the line behind it."""
+    def ask(self, unfinished: str = "") -> None:
+        """Write the prompt unless it is there, and the unfinished line after it."""
         if not self.at_prompt:
             self.at_prompt = True
-            self._write(self._prompt + begun)
+            self._write(self._prompt + unfinished)
 
     def leave_prompt(self) -> None:
-        """End the line the prompt stands in."""
+        """End the line of the prompt."""
         if self.at_prompt:
             self.at_prompt = False
             self._write("\n")
 
-    def line_ended(self) -> None:
-        """The terminal itself has gone to a new line: something was entered, or another program wrote."""
+    def note_new_line(self) -> None:
+        """Note that the cursor is on a new line: something was entered, or another program wrote."""
         self.at_prompt = False
         self._before = None
 
@@ -175,28 +177,28 @@ class LineOutput:
 
 
 PROMPT_AFTER_S = 0.12
-"""The prompt waits for so much quiet: what a command prints comes before it, in one piece."""
+"""Quiet time before the prompt: a command's output comes before it, in one piece."""
 
 TURN_WITHIN_S = 5.0
-"""So long the turn of a prompt that was sent is waited for: at the start no session is open yet."""
+"""Wait for the turn of a sent prompt: at the start no session is open yet."""
 
 LINE_HELP = """\
 Enter     send; while the task runs: steer it
-text \\    the line goes on after Enter
+text \\    continue the line after Enter
 text &    new background task
-@3 text   to task 3; @3? asks on the side
+@3 text   send to task 3; @3? asks a side question
 / ! !!    command, shell, private shell
 y a p n   answer the announced request: yes, this session, always, no
 Ctrl+C    cancel; twice when idle: exit
 Ctrl+D    exit
-/help     lists the commands; /more shows folded output in full"""
+/help     list the commands; /more prints folded output in full"""
 
 
 NOT_SENT = "not sent: Enter sends it, Ctrl+D again exits\n"
 
 
 class LineRepl:
-    """Reads lines from one descriptor, writes blocks to another."""
+    """Reads lines from one descriptor and writes blocks to another."""
 
     def __init__(
         self,
@@ -208,13 +210,13 @@ class LineRepl:
         facts: Callable[[], SessionFacts],
         act: Callable[[Intent], None],
         clock: Callable[[], float],
-        greeted_within_s: float = 0,
+        greeting_within_s: float = 0,
     ) -> None:
-        """`greeted_within_s`: the first prompt waits so long for what the session has to say when it opens:
-        `touch` follows that."""
+        """Delay the first prompt by at most `greeting_within_s` for the notices of the opening session;
+        `touch` follows them."""
         self.state = ViewState()
         self.state.facts = facts()
-        self._input = LineInput(stdin, encoding, self._entered, self._input_ended)
+        self._input = LineInput(stdin, encoding, self._enter, self._end_of_input)
         self._output = LineOutput(stdout, encoding, look, lambda: self.end("gone"))
         self._facts = facts
         self._act = act
@@ -222,26 +224,26 @@ class LineRepl:
         self._ended: asyncio.Future[Ending] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quiet = Countdown(self._ask)
-        self._begun: list[str] = []
+        self._continued_lines: list[str] = []
         self._typed: list[str] = []
         self._draft: list[str] = []
-        self._doubted = ""
-        self._greeted_within_s, self._greeting_due = greeted_within_s, float("-inf")
+        self._doubted_letter = ""
+        self._greeting_within_s, self._greeting_due = greeting_within_s, float("-inf")
         self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
-        """Until the person leaves or `end` is called."""
+        """Run until the user leaves or `end` is called."""
         loop = self._loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         self._input.attach(loop)
         self._output.attach(loop)
         show = loop.create_task(self._show(events))
         show.add_done_callback(self._source_ended)
-        interrupts = interrupts_held(lambda: loop.call_soon_threadsafe(self._interrupted))
+        interrupts = hold_interrupts(lambda: loop.call_soon_threadsafe(self._interrupt))
         try:
-            with interrupts, signals_end(loop, self.end, None, self._continued):
-                self._greeting_due = self._clock() + self._greeted_within_s
-                (self._ask_when_quiet if self._greeted_within_s else self._ask)()
+            with interrupts, end_on_signals(loop, self.end, None, self._continue):
+                self._greeting_due = self._clock() + self._greeting_within_s
+                (self._ask_when_quiet if self._greeting_within_s else self._ask)()
                 return await self._ended
         finally:
             self._input.close()
@@ -258,18 +260,20 @@ class LineRepl:
             self._ended.set_result(ending)
 
     def leave(self) -> None:
-        """Leave, as `/quit` asks for: the first time while something runs, say what would end."""
+        """Leave as `/quit` does: the first time while something runs, say what would end."""
         self._leave("/quit")
 
     def print(self, *blocks: Block) -> None:
-        """Print blocks; the prompt follows when it is quiet."""
-        blocks = tuple(block for block in blocks if not isinstance(block, CommandEcho))  # it was typed here
+        """Print blocks; the prompt follows after a quiet moment."""
+        blocks = tuple(
+            block for block in blocks if not isinstance(block, CommandEcho)
+        )  # the terminal has echoed it
         if self._output.blocks(*blocks):
             self._turn_due = float("-inf")
             self._ask_when_quiet()
 
     def expand(self) -> bool:
-        """Print the last folded block in full; whether there is one."""
+        """Print the last folded block in full; return whether there is one."""
         block = self._output.paint.expand_last(self.state.folded, self._output.columns)
         if block is not None:
             self.print(block)
@@ -277,7 +281,7 @@ class LineRepl:
 
     def touch(self) -> None:
         """Note that the state of the session has changed."""
-        self._greeting_due = float("-inf")  # it is open, and has said what there is to say
+        self._greeting_due = float("-inf")  # the session is open and has printed its notices
         self._ask_when_quiet()
 
     async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
@@ -291,15 +295,15 @@ class LineRepl:
             self._ask_when_quiet()
 
     def _mark(self) -> None:
-        """The oldest request is the marked one as soon as it is announced as such."""
+        """Announce the oldest request as the marked one."""
         now = self._clock()
         for row in self.state.inbox:
             row.drawn_at = row.drawn_at if row.drawn_at is not None else now
-            row.folded = 0  # plain lines show all of it
-        row = self.state.marked()
+            row.folded = 0  # plain lines are never folded
+        row = self.state.marked_row()
         if row is not None and row.marked_at is None:
             row.marked_at = now
-            self._say(_announced(row))
+            self._say(_announce(row))
 
     def _say(self, text: str) -> None:
         """Write whole lines."""
@@ -311,10 +315,10 @@ class LineRepl:
         self._quiet.start(self._loop, max(PROMPT_AFTER_S, due))
 
     def _ask(self) -> None:
-        """Write the prompt, if it is the person's turn and it does not stand there."""
-        brought = focus(self.state, self._facts())
-        if brought:
-            self.print(*brought)
+        """Write the prompt if it is the user's turn and the prompt is not there."""
+        blocks = focus(self.state, self._facts())
+        if blocks:
+            self.print(*blocks)
         elif self._is_persons_turn():
             self._output.ask(clean(self._input.unfinished))
 
@@ -332,15 +336,15 @@ class LineRepl:
         if error is not None and self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
 
-    def _entered(self, text: str, pasted: bool) -> None:
-        self._output.line_ended()
+    def _enter(self, text: str, pasted: bool) -> None:
+        self._output.note_new_line()
         if text.endswith("\\") and not pasted:
-            self._begun.append(text[:-1])
+            self._continued_lines.append(text[:-1])
             return
-        text = "\n".join((*self._begun, text))
-        self._begun.clear()
+        text = "\n".join((*self._continued_lines, text))
+        self._continued_lines.clear()
         now = self._clock()
-        # The end of a paste may come late over a slow connection: what follows a line that fast is part of
+        # Over a slow connection the end of a paste may come late: a line that follows this fast belongs to
         # it.
         pasted = pasted or now - self._entered_at < SEEN_BEFORE_S
         self._entered_at = now
@@ -353,8 +357,8 @@ class LineRepl:
         self._ask_when_quiet()
 
     def _is_for_draft(self, text: str, *, pasted: bool) -> bool:
-        """Tell whether a text waits for one more Enter: it was pasted, and it is not a command or an answer
-        (these are refused or carried out even when pasted together with others)."""
+        """Tell whether a text waits for one more Enter: it was pasted and is not a command or an answer
+        (pasted ones of those are refused or carried out)."""
         if not pasted or (self.state.inbox and letters_only(text)):
             return False
         return bool(self._draft) or not (text.startswith("/") or not text.strip())
@@ -363,16 +367,16 @@ class LineRepl:
         self._draft.append(text)
         draft = "\n".join(self._draft)
         runs = draft.lstrip().startswith("!")
-        what = "Enter runs it in your shell" if runs else "Enter sends it"
+        advice = "Enter runs it in your shell" if runs else "Enter sends it"
         count = format_count(draft.count("\n") + 1, "line")
-        self._say(f"Pasted, {count}: {what}, Ctrl+C drops it.\n")
+        self._say(f"Pasted, {count}: {advice}, Ctrl+C drops it.\n")
 
     def _is_beside_draft(self, text: str) -> bool:
         """Tell whether a typed line is carried out while the draft waits: a command or an answer."""
         return text.startswith("/") or (bool(self.state.inbox) and letters_only(text) and text.strip() != "")
 
     def _send_draft(self, text: str) -> None:
-        """Send what was pasted, with the line that was typed behind it."""
+        """Send the pasted text with the line typed after it."""
         lines, self._draft = [*self._draft, *([text] if text.strip() else [])], []
         line = parse_line("\n".join(lines), typed=False)
         if isinstance(line, (Prompt, NewTask, ToTask)):
@@ -383,14 +387,14 @@ class LineRepl:
             self._act(line)
 
     def _line(self, text: str, *, pasted: bool) -> None:
-        # The terminal hands over whole lines: nobody knows when one was begun. Its arrival is taken, so a
-        # request has to be on the screen that long before Enter.
+        # The terminal delivers whole lines without saying when typing began, so the arrival counts: a request
+        # must be on the screen that long before Enter.
         now = self._clock()
-        given = text.split("\n")[0] if letters_only(text) else text
-        typed = TypedLine(given, pasted, now, now + 1.0)
+        line_text = text.split("\n")[0] if letters_only(text) else text
+        typed = TypedLine(line_text, pasted, now, now + 1.0)
         asks = any(row.kind == "question" for row in self.state.facts.queue)
         waiting = Waiting(self.state.inbox, question=asks)
-        doubted, self._doubted = self._doubted, ""
+        doubted, self._doubted_letter = self._doubted_letter, ""
         match answer_of(typed, waiting) or refusal_of(typed, waiting):
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._say(refusal(why, typed, waiting) + "\n")
@@ -399,9 +403,10 @@ class LineRepl:
             case None if text.strip() == "?":
                 self.print(PlainText(LINE_HELP))
             case None if is_letter(text) and not (waiting.rows or asks) and text.strip() != doubted:
-                self._doubted = text.strip()
+                self._doubted_letter = text.strip()
                 self._say(
-                    NOTHING_WAITS.format(self._doubted).replace("Enter again", "The same line again") + "\n"
+                    NOTHING_WAITS.format(self._doubted_letter).replace("Enter again", "The same line again")
+                    + "\n"
                 )
             case None:
                 line = parse_line(text, typed=not pasted)
@@ -415,15 +420,15 @@ class LineRepl:
                 if line is not None:
                     self._act(line)
 
-    def _interrupted(self) -> None:
-        """Ctrl+C. The terminal has shown it, and dropped what was being typed."""
+    def _interrupt(self) -> None:
+        """Handle Ctrl+C. The terminal has echoed it and dropped the typed line."""
         now = self._clock()
         self._output.at_prompt = True
         self._input.forget()
-        self._begun.clear()
+        self._continued_lines.clear()
         if self._draft:
             self._draft.clear()
-            self._say("dropped what was pasted\n")
+            self._say("dropped the pasted text\n")
             return
         if self._something_runs() or self._facts().coming:
             self._output.leave_prompt()
@@ -433,50 +438,49 @@ class LineRepl:
         else:
             self._interrupted_at = now
             running = self.state.running_names()
-            self._say((leaving_ends(running, "Ctrl+C") if running else "Ctrl+C again exits") + "\n")
+            self._say((ask_before_leaving(running, "Ctrl+C") if running else "Ctrl+C again exits") + "\n")
 
-    def _input_ended(self) -> None:
-        """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
+    def _end_of_input(self) -> None:
+        """Handle Ctrl+D. A terminal continues after it; other input ends again at once."""
         self._leave("Ctrl+D")
 
     def _leave(self, key: str) -> None:
         running = self.state.running_names()
-        ends = leaving_ends(running, key) + "\n" if running else ""
-        said = ends + (NOT_SENT if self._unsent() else "")
-        if not said or self._clock() - self._left_at < CONFIRM_S:
+        ends = ask_before_leaving(running, key) + "\n" if running else ""
+        question = ends + (NOT_SENT if self._unsent() else "")
+        if not question or self._clock() - self._left_at < CONFIRM_S:
             self.end("left")
             return
         self._left_at = self._clock()
-        self._say(said)
+        self._say(question)
 
     def _unsent(self) -> str:
-        """Return the text that was typed and not entered."""
-        return "\n".join([*self._draft, *self._begun, *filter(None, [self._input.unfinished])])
+        """Return typed text that was not entered."""
+        return "\n".join([*self._draft, *self._continued_lines, *filter(None, [self._input.unfinished])])
 
-    def _continued(self) -> None:
-        """After a stop the shell has written below the prompt."""
-        self._output.line_ended()
+    def _continue(self) -> None:
+        """Handle SIGCONT: the shell has written below the prompt."""
+        self._output.note_new_line()
         self._ask_when_quiet()
 
 
 def _is_on_screen(block: Block, typed: list[str]) -> bool:
-    """Tell whether the terminal already shows a prompt because it was typed there; remove it from `typed`
-    then."""
+    """Tell whether the terminal already shows a prompt because it was typed there; if so, remove it from
+    `typed`."""
     if not isinstance(block, UserPrompt) or block.origin != "prompt":
         return False
-    shown = next((text for text in typed if block.text.startswith(text)), None)
-    if shown is not None:
-        typed.remove(shown)
-    return shown is not None
+    match = next((text for text in typed if block.text.startswith(text)), None)
+    if match is not None:
+        typed.remove(match)
+    return match is not None
 
 
-def _announced(row: InboxRow) -> str:
-    """Describe a waiting request and the answers to it; the request itself was printed in full when it
-    arrived."""
+def _announce(row: InboxRow) -> str:
+    """Describe a waiting request and its answers; the request itself was printed in full on arrival."""
     covered = "" if row.rule == row.session else f": {visible(row.session)}"
     session = f", a = this session{covered}" if row.session else ""
     rule = f", p = always: {visible(row.rule)}" if row.rule else ""
-    what = f"{row.name}, {row.risk}: {visible(row.title)}"
+    request = f"{row.name}, {row.risk}: {visible(row.title)}"
     keys = f"y = yes{session}{rule}, n = no (n WORDS says why)"
     other = f"another line goes to task {row.task_id} and withdraws this"
-    return f"[waiting for you] {what}\n{keys}; {other}\n"
+    return f"[waiting for you] {request}\n{keys}; {other}\n"

@@ -1,4 +1,4 @@
-"""A REPL on the terminal this program was started from."""
+"""The REPL on the terminal this program was started from."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from buddy.repl.view.state import SessionFacts
 
 READ_BYTES = 65536
 _UNBRACKETED = ("linux", "vt", "ansi", "cons", "sun", "screen")
-"""How TERM begins where a paste comes without brackets; inside tmux `screen` is tmux."""
+"""Beginnings of TERM for terminals that do not bracket pastes; inside tmux, `screen` is tmux."""
 
 
 def brackets_pastes(environ: Mapping[str, str]) -> bool:
-    """Tell whether this terminal puts a paste in brackets."""
+    """Tell whether this terminal brackets pastes."""
     if environ.get("TMUX"):
         return True
     return not environ.get("STY") and not environ.get("TERM", "").startswith(_UNBRACKETED)
 
 
 class Keyboard(Vt100Input):
-    """Keys. The terminal is left as it was before buddy came, which is not how it was when the screen did.
-    What the parser holds back is handed on when it is quiet."""
+    """The keyboard. It restores the terminal modes from before buddy, not those from before the screen. Input
+    the parser holds back is delivered after a quiet moment."""
 
     def __init__(self, stdin: TextIO, modes: Modes | None, environ: Mapping[str, str]) -> None:
         super().__init__(stdin)
@@ -49,7 +49,7 @@ class Keyboard(Vt100Input):
         self._is_away = False
 
     def attach(self, input_ready_callback: Callable[[], None]) -> AbstractContextManager[None]:
-        """Read keys from now on."""
+        """Start reading keys."""
         self._ready = input_ready_callback
         return super().attach(input_ready_callback)
 
@@ -65,7 +65,7 @@ class Keyboard(Vt100Input):
             self._is_away = False
 
     def read_keys(self) -> list[KeyPress]:
-        """Read what has come; nothing, when the countdown is over."""
+        """Read what has arrived; nothing when the countdown is over."""
         data = self.stdin_reader.read(READ_BYTES)
         if data:
             self.parser.feed(data)
@@ -77,7 +77,7 @@ class Keyboard(Vt100Input):
         return pressed
 
     def raw_mode(self) -> AbstractContextManager[None]:
-        """Every key as it is typed."""
+        """Deliver every key as it is typed."""
         mode = raw_mode(self.fileno())
         if self._modes is not None:
             mode.attrs_before = self._modes
@@ -93,8 +93,8 @@ def open_repl(
     completer: Completer | None = None,
     modes: Modes | None = None,
 ) -> Repl:
-    """The REPL over standard input and output, which both have to be terminals. Nothing is written before it
-    runs. `modes`: how the terminal is to be left, None for how it is now."""
+    """Return the REPL on standard input and output, which must be terminals. Nothing is written before it
+    runs. `modes` are the modes to restore, None for the current ones."""
     fd = sys.stdout.fileno()
     encoding = sys.stdout.encoding or "ascii"
     terminal = TerminalWriter(fd, lambda: repl.end("gone"))
@@ -117,11 +117,11 @@ def open_repl(
         modes=modes,
     )
     if (look_on := settings.look_on) is not None:
-        asked = GroundQuestion(
+        ground_query = GroundQuestion(
             lambda text: terminal.write(text.encode()),
             lambda ground: repl.restyle(look_on(ground)),
             inside_tmux="TMUX" in settings.environ,
         )
-        keyboard.parser.keys_of = asked.keys_of
-        repl.ground = asked
+        keyboard.parser.keys_of = ground_query.keys_of
+        repl.ground = ground_query
     return repl

@@ -1,4 +1,4 @@
-"""`!command` and `!!command`: the person's own shell commands, with the output above the prompt."""
+"""`!command` and `!!command`: the user's own shell commands, with their output above the prompt."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _PRINTS = {
 
 
 def terminal_program(command: str) -> str:
-    """Name the program of a simple command that needs the terminal; "" where it needs none, and where the
-    command is more than one program."""
+    """Return the name of a simple command's program that needs the terminal; "" for others and for commands
+    of several programs."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -49,18 +49,20 @@ def terminal_program(command: str) -> str:
     name, arguments = os.path.basename(words[0]), words[1:]
     if name == "git":
         return _git(arguments)
-    if not _FULL_SCREEN().fullmatch(name) or any(one in ("--version", "--help") for one in arguments):
+    if not _FULL_SCREEN().fullmatch(name) or any(word in ("--version", "--help") for word in arguments):
         return ""
-    batch = any(one.startswith(_PRINTS.get(name, ())) for one in arguments)
+    batch = any(word.startswith(_PRINTS.get(name, ())) for word in arguments)
     return "" if batch else name
 
 
 def _git(arguments: list[str]) -> str:
-    """Name the git command when it would open an editor."""
+    """Return the name of a git command that would open an editor."""
     match arguments:
         case ["commit", *rest]:
-            short = any(one.startswith("-") and not one.startswith("--") and "m" in one[1:] for one in rest)
-            return "" if short or any(one.startswith(_MESSAGE) for one in rest) else "git commit"
+            short = any(
+                word.startswith("-") and not word.startswith("--") and "m" in word[1:] for word in rest
+            )
+            return "" if short or any(word.startswith(_MESSAGE) for word in rest) else "git commit"
         case ["rebase", *rest]:
             return "git rebase -i" if "-i" in rest or "--interactive" in rest else ""
         case ["add" | "checkout" | "restore" | "stash" as verb, *rest]:
@@ -80,7 +82,8 @@ LAST_LINE_CHARS = 200
 
 
 async def run_shell_line(context: Context, command: str, *, private: bool) -> None:
-    """Run it and show it; share it unless it is private. Raises `CommandError` when it can't be started."""
+    """Run a command, print its output, and share it with the model unless it is private. Raises
+    `CommandError` when it can't be started."""
     sign = "!!" if private else "!"
     if program := terminal_program(command):
         raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
@@ -89,10 +92,10 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
         child = context.session.children.start(request)
     except ToolError as error:
         raise CommandError(f"{sign}{command}: {error}") from error
-    with context.own.begun(f"{sign} {command}") as work:
+    with context.own.register(f"{sign} {command}") as work:
         child.listeners.append(_LastLine(work).feed)
-        ended, how = await _ended(context, child, work)
-    context.board.parts.cache.clear()  # it may have changed anything a task knows of
+        ended, ending = await _await_end(context, child, work)
+    context.board.parts.cache.clear()  # the command may have changed anything
     text = context.board.parts.redact_text(child.log.text())
     display = Command(command, text, ended.code, ended.signal, ended.seconds)
     status: ResultStatus = "cancelled" if work.cancelled.is_set() else "ok" if ended.code == 0 else "error"
@@ -112,12 +115,12 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     )
     if not private:
         note_id = context.board.parts.clock.new_id()
-        heading = f"I ran `{command}` ({how}):"
+        heading = f"I ran `{command}` ({ending}):"
         context.board.notes.offer(Note(note_id, context.focus, f"! {command}", _bounded(text), heading))
 
 
-async def _ended(context: Context, child: Child, work: Work) -> tuple[Exit, str]:
-    """Wait for the end; nothing the command started survives it."""
+async def _await_end(context: Context, child: Child, work: Work) -> tuple[Exit, str]:
+    """Wait for the end of the command and of everything it started."""
     children = context.session.children
     try:
         ended = await children.attend(child, timeout_s=LIMIT_S, cancelled=work.cancelled)

@@ -1,5 +1,5 @@
-"""Work the user started and waits for beside the tasks: a `!command`, a side question. It is shown while it
-runs, and Esc ends the latest."""
+"""Work the user started beside the tasks: a `!command`, a side question. It is shown while it runs, and Esc
+ends the latest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buddy.repl.view.state import OwnRow
 
 
 class Work:
-    """One thing that runs. `cancelled` is set when the person ends it."""
+    """A running piece of work. `cancelled` is set when the user ends it."""
 
     def __init__(self, title: str, since: float) -> None:
         self.title = title
@@ -21,7 +21,7 @@ class Work:
 
 
 class OwnWork:
-    """Everything of that kind in a session. `changed` is called when something begins or ends."""
+    """The user's running work in a session. `changed` is called when some starts or ends."""
 
     def __init__(self, clock: Callable[[], float], changed: Callable[[], None]) -> None:
         self._clock = clock
@@ -29,8 +29,8 @@ class OwnWork:
         self._running: list[Work] = []
 
     @contextlib.contextmanager
-    def begun(self, title: str) -> Generator[Work]:
-        """Something runs until the context is left."""
+    def register(self, title: str) -> Generator[Work]:
+        """Register work until the context is left."""
         work = Work(title, self._clock())
         self._running.append(work)
         self._changed()

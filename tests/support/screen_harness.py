@@ -133,7 +133,7 @@ class Stage:
         """Wait until the marked request counts as seen from now on."""
 
         def is_seen() -> bool:
-            row = self.repl.state.marked()
+            row = self.repl.state.marked_row()
             return row is not None and row.marked_at is not None
 
         await self.until(is_seen)

@@ -33,7 +33,7 @@ async def btw(context: Context, argument: str) -> None:
     question = (argument if named is None else rest).strip()
     if not question:
         raise CommandError("expected a question: /btw why pytest?, /btw @2 which file was that?")
-    with context.own.begun(f"btw: {question}") as work:
+    with context.own.register(f"btw: {question}") as work:
         try:
             answer = await run_cancellable(_answer(context, task, question), work.cancelled)
         except TurnCancelled:

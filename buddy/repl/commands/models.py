@@ -52,7 +52,7 @@ async def models(context: Context, argument: str) -> None:
     wanted = argument.lower().split()
     found = [
         info
-        for info in context.session.models.known().models.values()
+        for info in context.session.models.catalogue().models.values()
         if all(word in info.id.lower() for word in wanted)
     ]
     if not found:

@@ -79,7 +79,7 @@ async def _resume(context: Context, reference: str) -> None:
     why = await asyncio.to_thread(_why_not, context, session_id)
     if why:
         raise CommandError(
-            f"{why}. /session show {session_id} shows it, /session fork {session_id} goes on in a copy."
+            f"{why}. /session show {session_id} shows it, /session fork {session_id} continues in a copy."
         )
     _leave_for(context, session_id)
 
@@ -225,7 +225,7 @@ async def compact(context: Context, argument: str) -> None:
     if argument == "show":
         _show_compaction(context, compaction_figures(board.task(number)))
         return
-    with context.own.begun("/compact") as work:
+    with context.own.register("/compact") as work:
         try:
             await run_cancellable(compact_task(board, number, argument), work.cancelled)
         except TurnCancelled:

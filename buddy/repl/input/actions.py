@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, leaving_ends
+from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, ask_before_leaving
 from buddy.repl.input.approval_line import (
     NOTHING_WAITS,
     TypedLine,
@@ -152,7 +152,7 @@ class Actions:
 
     def request_waits(self) -> bool:
         """Tell whether a request for approval waits."""
-        return self._state.marked() is not None
+        return self._state.marked_row() is not None
 
     def note_waits(self) -> bool:
         """Tell whether a note of a finished task would be sent with the next prompt."""
@@ -249,7 +249,7 @@ class Actions:
             return  # one that is still empty is not on the screen: Esc is not about it
         if self._something_runs():
             self._act(Cancel())
-        elif not self._editor.text and (row := self._state.marked()) is not None:
+        elif not self._editor.text and (row := self._state.marked_row()) is not None:
             self._deny(row)
 
     def _deny(self, row: InboxRow) -> None:
@@ -278,7 +278,7 @@ class Actions:
         else:
             self._interrupted_at = now
             running = self._state.running_names()
-            self._stage.hint(leaving_ends(running, "Ctrl+C") if running else "Ctrl+C again exits")
+            self._stage.hint(ask_before_leaving(running, "Ctrl+C") if running else "Ctrl+C again exits")
 
     def leave(self, key: str) -> None:
         """Leave; while something runs, ask first. `key` is what the person pressed or typed."""
@@ -288,7 +288,7 @@ class Actions:
             self._stage.end("left")
             return
         self._left_at = now
-        self._stage.hint(leaving_ends(running, key))
+        self._stage.hint(ask_before_leaving(running, key))
 
     def expand(self) -> None:
         """Show a folded paste in the line; print a folded request, or the last folded output, in full."""
@@ -297,7 +297,7 @@ class Actions:
             if not self._editor.unfold():
                 self._stage.hint("too much to be shown in the line: Ctrl+G opens it in your editor")
         elif folded is not None:
-            folded.shown_in_full()
+            folded.unfold()
             self._stage.print(Expanded(folded.block()))
         elif (block := self._last_folded()) is not None:
             self._stage.print(block)

@@ -226,7 +226,7 @@ def model_offers(context: Context, typed: str) -> list[Offer]:
     served = context.session.models.list_served(context.board.task(context.focus).model)
     offers += [Offer(name, "on the same server") for name in served if text in name.lower()]
     if text:
-        known = context.session.models.known().models.values()
+        known = context.session.models.catalogue().models.values()
         offers += [Offer(info.id, f"{info.context:,} tokens") for info in known if text in info.id.lower()]
     return offers[:SHOWN]
 

@@ -39,7 +39,7 @@ from buddy.repl.view.blocks import (
     Welcome,
     finding_of,
     first_part,
-    folded_lines,
+    hidden_lines,
     kind_of,
     request_name,
     subject_of,
@@ -367,7 +367,7 @@ class Painter:
         lines = self._wrap(head, width)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         body = self._text(visible(block.reason, lines=True), width - 2, "muted")
-        hidden = folded_lines(block.preview) if fold else 0
+        hidden = hidden_lines(block.preview) if fold else 0
         body += self._preview(expose(first_part(block.preview) if hidden else block.preview), width - 2)
         if hidden:
             count, shows = format_count(hidden, "line"), f"({self.look.unfold} shows them)"
@@ -450,7 +450,7 @@ class Painter:
             lines[0].append(("muted", dot + visible(block.branch)))
         for key, meaning in (("/", "commands"), ("?", "keys")):
             lines[2] += [("muted", dot), ("key", key), ("muted", f" {meaning}")]
-        lines += [[("muted", visible(fact))] for fact in block.found]
+        lines += [[("muted", visible(fact))] for fact in block.facts]
         return self._canvas.wrap_all(lines, width)
 
     def _heading(self, block: TaskHeading, width: int) -> list[Row]:

@@ -35,7 +35,7 @@ from buddy.repl.view.blocks import (
     UserPrompt,
     Welcome,
 )
-from buddy.repl.view.live import Colour, Prose, language_of, plain_prose, uncoloured
+from buddy.repl.view.live import Colour, Prose, language_of, plain_code, plain_prose
 
 
 class Warmed(Protocol):
@@ -109,7 +109,7 @@ class LazyPainter:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._paint: Callable[[Block, int], str] | None = None
-        self._code: Colour = uncoloured
+        self._code: Colour = plain_code
         self._prose: Prose = plain_prose
 
     def restyle(self, look: Look) -> None:

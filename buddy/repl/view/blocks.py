@@ -1,5 +1,4 @@
-"""Blocks: what has been printed above the prompt, kept as sources so that it can be drawn again at any
-width."""
+"""Blocks: everything printed above the prompt, kept as sources so that it can be redrawn at any width."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ FenceEdge = Literal["whole", "first", "middle", "last"]
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """The visible lines of a fenced code block, or of a slice of it. `context` are lines before the slice
-    that only the highlighter sees."""
+    """The visible lines of a fenced code block or of a slice of it. `context` are lines before the slice, for
+    the highlighter only."""
 
     language: str
     code: str
@@ -32,8 +31,8 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Markdown(msgspec.Struct, frozen=True, tag="markdown"):
-    """Closed Markdown. `text` is the exact source; `continues`: it belongs to the block before it (the next
-    item of a list, the next slice of a fence) and follows without a blank line."""
+    """Closed Markdown. `text` is the exact source; `continues` means that it follows the previous block
+    without a blank line (the next list item, the next slice of a fence)."""
 
     text: str
     continues: bool = False
@@ -41,7 +40,7 @@ class Markdown(msgspec.Struct, frozen=True, tag="markdown"):
 
 
 class UserPrompt(msgspec.Struct, frozen=True, tag="user"):
-    """A prompt the user sent; `task_id` is 0 where the task needs no naming; `along` names the notes and
+    """A prompt the user sent. `task_id` is 0 where the task needs no naming; `along` names the notes and
     files sent with it."""
 
     text: str
@@ -58,15 +57,15 @@ class CommandEcho(msgspec.Struct, frozen=True, tag="command"):
 
 
 class Thought(msgspec.Struct, frozen=True, tag="thought"):
-    """Reasoning that has ended, folded to one line until it is expanded."""
+    """Finished reasoning, folded to one line until it is expanded."""
 
     text: str
     seconds: float
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
-    """A finished call with what the person sees of it. `already_shown`: its approval showed exactly that, a
-    few lines above; expanded it is shown again."""
+    """A finished call and its display. `already_shown` means that its approval showed the same a few lines
+    above; expanding shows it again."""
 
     call: Call
     title: str
@@ -79,11 +78,11 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
     task_id: int
     already_shown: bool = False
     is_own: bool = False
-    """The person ran it themselves (`!command`): they want to see all of it."""
+    """The user ran it (`!command`) and wants to see all of it."""
 
 
 class Lookups(msgspec.Struct, frozen=True, tag="lookups"):
-    """Several calls of one reply that only looked at the same kind of thing, in one line."""
+    """Several calls of one reply that looked at the same kind of thing, in one line."""
 
     calls: tuple[ToolCall, ...]
 
@@ -101,12 +100,12 @@ class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
 
 
 def request_name(number: int, task_id: int) -> str:
-    """A request's number, which answers it, and that of the task that asks."""
+    """Return the name of a request: its number, which answers it, and its task."""
     return f"request {number} (task {task_id})"
 
 
 class QuestionAsked(msgspec.Struct, frozen=True, tag="question"):
-    """A model's question. `text` is the model's; `how` says how it is answered."""
+    """A model's question and how to answer it."""
 
     task_id: int
     text: str
@@ -114,7 +113,7 @@ class QuestionAsked(msgspec.Struct, frozen=True, tag="question"):
 
 
 class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
-    """Outcome of a request."""
+    """The outcome of a request."""
 
     title: str
     task_id: int
@@ -123,15 +122,15 @@ class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class NoteBlock(msgspec.Struct, frozen=True, tag="note"):
-    """A line or a few of the program itself."""
+    """A few lines from buddy itself."""
 
     level: Literal["info", "warning", "error", "hint"]
     text: str
 
 
 class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
-    """The end of a turn. `name` is set for a task in the background; `refused` and `failed` are the calls
-    that did not do what the model wanted."""
+    """The end of a turn. `name` is set for a background task; `refused` and `failed` count the calls that did
+    not succeed."""
 
     outcome: TurnOutcome
     reason: str
@@ -146,20 +145,21 @@ class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True, tag="receipt"):
-    """The record of what a turn changed and checked."""
+    """The receipt of a turn's changes and checks."""
 
     receipt: Receipt
 
 
 class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
-    """Names the task that the following blocks belong to."""
+    """The name of the task that the following blocks belong to."""
 
     task_id: int
     text: str
 
 
 class TableBlock(msgspec.Struct, frozen=True, tag="table"):
-    """Rows a command prints. The first cells of a row name it; `marks` are the styles of the first cells."""
+    """The rows of a command's output. The first cells name the row; `marks` are the styles of the first
+    cells."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -167,24 +167,25 @@ class TableBlock(msgspec.Struct, frozen=True, tag="table"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The first screen of a session: the program, the place, who answers how; `found` is worth knowing."""
+    """The first screen of a session: version, folder, model and mode; `facts` tells about the
+    folder."""
 
     version: str
     folder: str
     branch: str
     model: str
     mode: str
-    found: tuple[str, ...]
+    facts: tuple[str, ...]
 
 
 class PlainText(msgspec.Struct, frozen=True, tag="plain_text"):
-    """Text a command prints as it is."""
+    """Text a command prints unchanged."""
 
     text: str
 
 
 class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
-    """A folded block once more, in full."""
+    """A folded block printed again in full."""
 
     block: ToolCall | Lookups | Thought | ApprovalAsked
 
@@ -212,8 +213,8 @@ Foldable = ToolCall | Lookups | Thought | ApprovalAsked
 
 
 def gap_before(before: Block | None, block: Block) -> bool:
-    """Tell whether a blank line separates two blocks: not inside a list or fence, between calls, nor between
-    a command and its answer."""
+    """Tell whether a blank line separates two blocks: not inside a list or fence, between calls, or between a
+    command and its output."""
     if before is None or (isinstance(before, CommandEcho) and not isinstance(block, CommandEcho)):
         return False
     match block:
@@ -244,7 +245,7 @@ SUBJECT_CHARS = 400
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The words for a kind of lookup: its verb, and the noun for what several of them looked at."""
+    """The words for a kind of lookup: its verb, and the noun for what it looked at."""
 
     verb: str
     noun: str
@@ -257,18 +258,18 @@ KINDS: Mapping[str, Kind] = {
     "grep": Kind("search", "pattern"),
     "find_definition": Kind("look up", "name"),
 }
-"""The tools whose output is for the model. Every other tool shows what its display holds."""
+"""The tools whose output is for the model only. Every other tool shows its display."""
 
 
 def kind_of(call: ToolCall) -> Kind | None:
-    """The kind of a lookup that went well, None for every other call."""
+    """Return the kind of a successful lookup, None for every other call."""
     if call.status != "ok" or not isinstance(call.display, (Plain, FileList)):
         return None
     return KINDS.get(call.call.name)
 
 
 def merge_lookups(calls: Sequence[ToolCall]) -> list[Block]:
-    """The calls of one reply, with lookups of the same kind that follow each other in one block."""
+    """Merge consecutive lookups of the same kind in one reply."""
     blocks: list[Block] = []
     for kind, run in groupby(calls, kind_of):
         row = tuple(run)
@@ -277,12 +278,12 @@ def merge_lookups(calls: Sequence[ToolCall]) -> list[Block]:
 
 
 def subject_of(call: ToolCall) -> str:
-    """The thing a call looked at: its title without the tool's name."""
+    """Return what a call looked at: its title without the tool's name."""
     return one_line(call.title.removeprefix(call.call.name).strip(), SUBJECT_CHARS)
 
 
 def finding_of(call: ToolCall) -> str:
-    """The size of what a lookup found: lines of a file, else the tool's summary; "" when nothing tells."""
+    """Return the size of what a lookup found: lines of a file, else the tool's summary, "" when unknown."""
     display = call.display
     if isinstance(display, Plain) and call.call.name == "read_file" and display.summary and display.body:
         return format_count(display.body.count("\n") + 1, "line")
@@ -291,10 +292,10 @@ def finding_of(call: ToolCall) -> str:
 
 
 LEAST_FOLDED = 2
-"""A fold that hides one line would save nothing."""
+"""Folding a single line would save nothing."""
 
 
-def folded_lines(preview: Display) -> int:
+def hidden_lines(preview: Display) -> int:
     """Return the number of a preview's lines that are hidden when it is first printed."""
     if not isinstance(preview, Diff):
         return 0
@@ -303,8 +304,8 @@ def folded_lines(preview: Display) -> int:
 
 
 def first_part(preview: Display) -> Display:
-    """The preview without those lines; files of which nothing is left keep their heading."""
-    if not isinstance(preview, Diff) or not folded_lines(preview):
+    """Return the preview without the hidden lines; files that lose all lines keep their heading."""
+    if not isinstance(preview, Diff) or not hidden_lines(preview):
         return preview
     room = DIFF_FOLD_LINES
     files: list[FileDiff] = []

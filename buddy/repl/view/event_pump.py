@@ -1,6 +1,5 @@
-"""Events folded as they come, a few milliseconds at a time: no key waits for a long piece of an answer, nor
-for many short ones.
-"""
+"""The event pump: folds events a few milliseconds at a time, so that no key waits for a long answer or for
+many short pieces."""
 
 from __future__ import annotations
 
@@ -17,15 +16,14 @@ from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.view import focus, fold
 
 STEP_S = 0.004
-"""A key waits so long, and for one slice."""
+"""The longest a key waits for folding, apart from one slice."""
 SLICE_CHARS = 4096
-"""Of a longer piece; 1 to 5 ms."""
+"""Longer pieces are sliced; folding one slice takes 1 to 5 ms."""
 
 
-class Folding:
-    """Buffer of events that arrived and are not folded yet. `facts` returns the session's current facts, so
-    that a turn that begins and ends between two frames still gets its name. `show` receives the blocks to
-    print."""
+class EventPump:
+    """The buffer of events that are not folded yet. `facts` returns the session's current facts, so that a
+    turn that starts and ends between two frames still gets its name; `show` prints blocks."""
 
     def __init__(
         self,
@@ -38,24 +36,24 @@ class Folding:
         self._facts = facts
         self._show = show
         self._clock = clock
-        self._come: deque[TaskEvent] = deque()
+        self._waiting: deque[TaskEvent] = deque()
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> None:
-        """Fold all events, and give way to keys between two steps."""
+        """Fold all events, and let keys run between two steps."""
         async for batch in events:
             for event in batch:
-                self._come.extend(slices(event))
-            while self._come:
+                self._waiting.extend(slices(event))
+            while self._waiting:
                 self.step(STEP_S)
-                if self._come:
+                if self._waiting:
                     await asyncio.sleep(0)
 
     def step(self, seconds: float = float("inf")) -> None:
-        """Fold what has come, for so long at least."""
+        """Fold waiting events for at least this long."""
         until = self._clock() + seconds
         blocks: list[Block] = []
-        while self._come:
-            event = self._come.popleft()
+        while self._waiting:
+            event = self._waiting.popleft()
             if isinstance(event.event, TurnStarted | TurnFinished):
                 blocks += focus(self._state, self._facts())
             blocks += fold(self._state, event)
@@ -65,7 +63,7 @@ class Folding:
 
 
 def slices(event: TaskEvent) -> Iterator[TaskEvent]:
-    """The event, or a piece of an answer that is too long as several of them."""
+    """Yield the event, or several for a piece of an answer that is too long."""
     match event.event:
         case TextDelta(text=text) | ThinkingDelta(text=text) if len(text) > SLICE_CHARS:
             for part in _parts(text):

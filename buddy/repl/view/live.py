@@ -1,4 +1,4 @@
-"""The live region: the state of every running task, the call it is writing, and its last lines."""
+"""The live region: the state of every running task, the call being written, and the last lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from buddy.safety.sanitise import clean, one_line, visible
 from buddy.tools.streaming_arguments import ArgumentsSoFar
 
 Colour = Callable[[str, str], Line]
-"""A line of code in a language, with styles."""
+"""Highlights a line of code in a language."""
 
 PATH_CHARS = 60
 _LANGUAGES = {"h": "c", "hpp": "cpp", "kt": "kotlin", "yml": "yaml", "mjs": "js", "cjs": "js", "pyi": "py"}
@@ -45,8 +45,8 @@ _SIGNS = {"old": ("removed", "- "), "new": ("added", "+ ")}
 _DIFF_STYLES = {"+": "added", "-": "removed", "@": "hunk", "*": "bold"}
 
 
-def uncoloured(code: str, _language: str) -> Line:
-    """A line without colours."""
+def plain_code(code: str, _language: str) -> Line:
+    """Return the line without colours."""
     return [("", code)]
 
 
@@ -72,18 +72,20 @@ def arriving_words(phase: Calling) -> str:
 
 
 def arriving_lines(so_far: ArgumentsSoFar, rows: int, width: int, look: Look, colour: Colour) -> list[Line]:
-    """The last lines of what is being written, at most `rows`, a row each."""
+    """Return the last lines of the text being written, at most `rows`."""
     style, sign = _SIGNS.get(so_far.part or "", ("", ""))
     room = max(width - len(sign), 1)
     end = so_far.end().removesuffix("\n")
     if not end.strip():
         return []
     texts = clean("\n".join(end.rsplit("\n", rows)[-rows:]), blank_lines=0).split("\n")[-rows:]
-    texts[-1] = _growing(texts[-1], room, look.glyphs.ellipsis)
+    texts[-1] = _fit_end(texts[-1], room, look.glyphs.ellipsis)
     if so_far.part == "patch":
         lines: list[Line] = [[(_DIFF_STYLES.get(text[:1], ""), text)] for text in texts]
     elif so_far.part in ("content", "command"):
-        lines = [colour(text, _language(so_far)) for text in texts]  # one by one: all but the last are known
+        lines = [
+            colour(text, _language(so_far)) for text in texts
+        ]  # line by line, so that finished lines come from the cache
     else:
         lines = [[(style or "muted", sign + text)] for text in texts]
     return [fit_line(line, width, look.glyphs.ellipsis) for line in lines[:rows]]
@@ -96,43 +98,43 @@ def _language(so_far: ArgumentsSoFar) -> str:
 
 
 def language_of(path: str) -> str:
-    """The language of a file, by the ending of its name; "" where that says nothing."""
+    """Return the language of a file by its extension, "" when unknown."""
     ending = os.path.splitext(path)[1].lower().removeprefix(".")
     return _LANGUAGES.get(ending, ending) if ending.isascii() else ""
 
 
-def _growing(text: str, width: int, ellipsis: str) -> str:
-    """Of a line that is too long while it grows, its end."""
+def _fit_end(text: str, width: int, ellipsis: str) -> str:
+    """Return the end of a growing line that is too long."""
     return text if cells(text) <= width else ellipsis + text[-max(width // 2, 1) :]
 
 
 LONG_LINE = 160
 LONG_LINE_END = 40
-"""Characters of one line from which a request names its end, and how many of it."""
+"""A request shows the end of a line that is longer than `LONG_LINE`, this many characters of it."""
 CHARS_PER_TOKEN = 4
 MIN_WIDTH = 10
 UNLIMITED = 1_000
 RENDERED_CHARS = 4000
-"""More text of a single open block is shown plain: parsing it 30 times a second would cost too much."""
+"""A longer open block is shown as plain text: parsing it 30 times a second would take too long."""
 PLAIN_CHARS = 4096
-"""Of such a block at least so much of the end is shown, and at most twice as much is wrapped."""
+"""At least this much of the end of such a block is shown, and at most twice as much is wrapped."""
 DROPS_NOTE = " (Backspace drops it)"
 
 Prose = Callable[[Markdown, int], list[Line]]
-"""Markdown that is still being written, as lines of a width."""
+"""Renders unfinished Markdown as lines of a width."""
 
 
 def plain_prose(block: Markdown, width: int) -> list[Line]:
-    """Markdown as it was written."""
+    """Return Markdown as it was written."""
     text = block.text if block.fence is None else block.fence.code
     return [part for line in text.strip("\n").split("\n") for part in wrap([("", line)], width)]
 
 
 def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     """Describe in a few words what the task is doing; every figure comes from byte counts and clocks."""
-    asked = [row for row in state.inbox if row.task_id == task.task_id]
-    if asked:
-        return f"waiting for you {words.whole_units(now - asked[0].since)}"
+    requests = [row for row in state.inbox if row.task_id == task.task_id]
+    if requests:
+        return f"waiting for you {words.whole_units(now - requests[0].since)}"
     if task.tools and any(
         row.kind == "question" and row.task_id == task.task_id for row in state.facts.queue
     ):
@@ -161,10 +163,10 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
         case Working(since=since):
             return f"working {words.whole_units(now - since)}"
         case Retrying(due=due, why=why, count=count):
-            if now >= due:  # it waited for the turn of its request, and nobody tells when that is sent
+            if now >= due:  # it is queued for its turn, and no event reports when it is sent
                 return f"waiting for the model {words.whole_units(now - due)}"
             left = words.whole_units(due - now + 0.99)
-            if not count:  # nothing was sent yet
+            if not count:  # no attempt was sent yet
                 return f"waiting {left} for the end of the {why}; /retry now asks at once"
             return f"retrying in {left} · {count} ({why})"
         case None:
@@ -187,11 +189,11 @@ def live_lines(
     room: int,
     look: Look,
     *,
-    colour: Colour = uncoloured,
+    colour: Colour = plain_code,
     prose: Prose = plain_prose,
 ) -> list[Line]:
-    """The answer of the task in front as far as it is not printed yet, then a header for each running task,
-    with the last lines of what it does; all in `room` rows."""
+    """Return the unprinted part of the foreground answer, then a header for each running task with its last
+    lines, all within `room` rows."""
     width = max(columns - 1, 10)
     running = state.running()
     own = _own_lines(state, now, width, look)[: room if not running else 1]
@@ -201,13 +203,13 @@ def live_lines(
 
 
 def live_room(rows: int) -> int:
-    """The rows the live region may take in a terminal of so many."""
+    """Return the rows the live region may take in a terminal of this height."""
     return max(rows // LIVE_ROWS_PART, 1)
 
 
 def _answer_lines(state: ViewState, width: int, room: int, prose: Prose) -> list[Line]:
-    """The open block of the answer in front, where it will stand when it is printed. What is longer than
-    the room is turned over like a page: its lines keep their places until half of the room is needed."""
+    """Return the open block of the foreground answer as it will be printed. Text longer than the room is
+    turned like a page: lines keep their places until half of the room is needed."""
     task = state.tasks.get(state.focus)
     if task is None or not isinstance(task.phase, Writing) or room < 2:
         return []
@@ -223,8 +225,8 @@ def _answer_lines(state: ViewState, width: int, room: int, prose: Prose) -> list
     if len(lines) <= room:
         return lines
     page = max(room // 2, 1)
-    shown = lines[-(-(len(lines) - room) // page) * page :]
-    return shown + [[]] * (room - len(shown))
+    visible_lines = lines[-(-(len(lines) - room) // page) * page :]
+    return visible_lines + [[]] * (room - len(visible_lines))
 
 
 def _task_lines(
@@ -254,8 +256,7 @@ def _task_lines(
 
 
 def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Line]:
-    """Return the lines about work the user started beside the tasks, the latest first: that is what Esc
-    ends."""
+    """Return the lines about the user's own commands, the latest first: that is the one Esc ends."""
     lines: list[Line] = []
     for row in reversed(state.facts.own):
         last = f" ({one_line(row.last_line, TITLE_CELLS)})" if row.last_line.strip() else ""
@@ -277,7 +278,7 @@ def _header(state: ViewState, task: TaskView, now: float, look: Look) -> Line:
 
 
 def _tail(task: TaskView, width: int, look: Look, colour: Colour, preview_rows: int) -> list[Line]:
-    """The last lines of what is being written."""
+    """Return the last lines of the text being written."""
     if isinstance(task.phase, Calling):
         lines = arriving_lines(task.phase.so_far, preview_rows, width - 2, look, colour)
         return indent(lines, [("", "  ")], [("", "  ")])
@@ -297,13 +298,13 @@ def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
 
 
 def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: int = UNLIMITED) -> list[Line]:
-    """Draw the requests that wait: the marked one as far as it fits, and what answers it. In a low window it
-    gets shorter; all of it stands in the scrollback above."""
+    """Return the waiting requests: the marked one as far as it fits, with its answers. In a low window it is
+    shorter; the scrollback has all of it."""
     width = max(columns - 1, MIN_WIDTH)
     if not state.inbox or room < 1:
         return []
-    marked = _marked(state, now, width, look)
-    lines: list[Line] = next(form for form in marked if len(form) <= room)
+    forms = _forms_of_marked(state, now, width, look)
+    lines: list[Line] = next(form for form in forms if len(form) <= room)
     for row in state.inbox[1 : QUEUE_ROWS + 1]:
         head = _head(row, now, look, width, is_marked=False)
         lines = [*lines, fit_line(head, width, look.glyphs.ellipsis)]
@@ -313,8 +314,8 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: in
     return lines[:room]
 
 
-def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[list[Line]]:
-    """The forms of the marked row, the longest first; the last one is a single line."""
+def _forms_of_marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[list[Line]]:
+    """Yield the forms of the marked row, the longest first; the last is a single line."""
     row, ellipsis = state.inbox[0], look.glyphs.ellipsis
     head = _head(row, now, look, width, is_marked=True)
     title = wrap(head, width)
@@ -326,7 +327,7 @@ def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[li
     brief = _answer_rows(_choices(state, row, brief=True), width, look)
     yield [*title, *brief]
     first = fit_line(head, width, ellipsis)
-    above: Line = fit_line([("muted", "  scroll up: all of it stands there")], width, ellipsis)
+    above: Line = fit_line([("muted", "  scroll up to see all of it")], width, ellipsis)
     yield [first, above, *brief]
     yield [first, fit_line([*brief[0], ("muted", f" {look.glyphs.dot} more above")], width, ellipsis)]
     keys = "/".join(key for key, _meaning in _choices(state, row, brief=True))
@@ -335,21 +336,21 @@ def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[li
 
 
 def _head(row: InboxRow, now: float, look: Look, width: int, *, is_marked: bool) -> Line:
-    """A request's number, its task, and what it wants."""
-    shown = visible(row.title)
+    """Return a request's number, its task, and its title."""
+    title = visible(row.title)
     size = len(row.preview.command) if isinstance(row.preview, Command) else len(row.title)
     length = f" [{size:,} characters]" if size > width else ""
     return [
         ("marked" if is_marked else "muted", f"{look.glyphs.marked if is_marked else ' '} {row.name} "),
         (f"risk.{row.risk}", row.risk),
-        ("bold" if is_marked else "", f" {shown}"),
+        ("bold" if is_marked else "", f" {title}"),
         *_last_line(row.preview, look),
         ("muted", f"{length} {look.glyphs.dot} {words.whole_units(now - row.since)}"),
     ]
 
 
 def _last_line(preview: Display, look: Look) -> Line:
-    """The end of a command of several lines, or of one long line: its title is the beginning."""
+    """Return the end of a command of several lines or of one long line; its title is the beginning."""
     if not isinstance(preview, Command):
         return []
     lines = [line for line in preview.command.split("\n") if line.strip()]
@@ -366,7 +367,7 @@ def _last_line(preview: Display, look: Look) -> Line:
 
 
 def _question_about(preview: Display) -> str:
-    """The question that a yes answers."""
+    """Return the question that a yes answers."""
     match preview:
         case Diff(files=files):
             return "apply this edit?" if len(files) == 1 else "apply these edits?"
@@ -390,9 +391,9 @@ def _answer_rows(
 
 
 def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str, str]]:
-    """The keys that answer the marked request, and what each does. While a question is open as well, a letter
-    needs the request's number."""
-    asks = any(one.kind == "question" for one in state.facts.queue)
+    """Return the keys that answer the marked request, with their meaning. While a question is open too, a
+    letter needs the request's number."""
+    asks = any(waiting.kind == "question" for waiting in state.facts.queue)
     number = f" {row.number}" if asks else ""
     no = (f"n{number}", "no" if brief else f"no (n{number} WORDS says why)")
     if row.folded:
@@ -410,30 +411,34 @@ def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str,
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
-    """Questions that wait for an answer, and what waits to be sent."""
+    """Return the questions that wait for an answer, and the texts that wait to be sent."""
     width = max(columns - 1, 10)
     rows = state.facts.queue
     notes = [row for row in rows if row.kind == "note"]
     lines: list[Line] = []
     for row in rows[:QUEUE_ROWS]:
         if row.kind == "question":
-            text, _, how = one_line(row.text, 300).rpartition(" (/answer ")
+            text, _, answer_hint = one_line(row.text, 300).rpartition(" (/answer ")
             asks: Line = [("marked", "? "), ("", f"task {row.task_id} "), ("bold", text)]
-            lines.append(_ended(asks, f" (/answer {how}", width, look))
+            lines.append(_fit_with_end(asks, f" (/answer {answer_hint}", width, look))
             continue
-        where = f" @{row.task_id}" if row.task_id != state.focus else ""
-        kind = {"steer": f"next{where}", "queue": f"queued{where}", "note": "goes with your next prompt"}
+        addressee = f" @{row.task_id}" if row.task_id != state.focus else ""
+        kind = {
+            "steer": f"next{addressee}",
+            "queue": f"queued{addressee}",
+            "note": "goes with your next prompt",
+        }
         line: Line = [
             ("muted", f"{look.glyphs.arrow} {kind[row.kind]}: "),
             ("", one_line(row.text, 300)),
         ]
-        lines.append(_ended(line, DROPS_NOTE if notes and row is notes[-1] else "", width, look))
+        lines.append(_fit_with_end(line, DROPS_NOTE if notes and row is notes[-1] else "", width, look))
     if len(rows) > QUEUE_ROWS:
         lines.append([("muted", f"  and {len(rows) - QUEUE_ROWS} more")])
     return lines
 
 
-def _ended(line: Line, end: str, width: int, look: Look) -> Line:
-    """Fit a line whose end stays readable however long the rest is."""
-    shown = fit_line(line, max(width - cells(end), 10), look.glyphs.ellipsis)
-    return fit_line([*shown, ("muted", end)], width, look.glyphs.ellipsis)
+def _fit_with_end(line: Line, end: str, width: int, look: Look) -> Line:
+    """Fit a line whose end must stay readable however long the rest is."""
+    beginning = fit_line(line, max(width - cells(end), 10), look.glyphs.ellipsis)
+    return fit_line([*beginning, ("muted", end)], width, look.glyphs.ellipsis)

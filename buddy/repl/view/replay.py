@@ -23,7 +23,7 @@ from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import Block, NoteBlock, ReceiptBlock, ToolCall, UserPrompt, merge_lookups
 from buddy.safety.sanitise import one_line
 
-_ALONG = (
+_ATTACHMENT_PREFIXES = (
     "[I ran ",
     "[I took back ",
     "[I applied again ",
@@ -32,17 +32,17 @@ _ALONG = (
     "[buddy was lost while job ",  # in sessions of earlier versions
     "\n\n[attached: ",
 )
-"""How the parts begin that are put to a prompt: notes before it, files after it."""
+"""Beginnings of the parts that are attached to a prompt: notes before it, files after it."""
 HEADING_CHARS = 100
 
 
 def own_words(message: UserMessage) -> tuple[str, tuple[str, ...]]:
-    """The text without attached notes and files, and the headings of those."""
+    """Return the text without attached notes and files, and their headings."""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
-    own = [text for text in texts if not text.startswith(_ALONG)]
+    own = [text for text in texts if not text.startswith(_ATTACHMENT_PREFIXES)]
     if not own:
         return text_of(message), ()
-    return "".join(own), tuple(_heading(text) for text in texts if text.startswith(_ALONG))
+    return "".join(own), tuple(_heading(text) for text in texts if text.startswith(_ATTACHMENT_PREFIXES))
 
 
 def _heading(text: str) -> str:
@@ -57,13 +57,13 @@ def _heading(text: str) -> str:
 
 
 SHOWN_MESSAGES, SHOWN_CHARS = 60, 100_000
-"""Enough to pick up the thread; the rest is in the session (/export). 100,000 characters are some thirty
-screens and take 0.3 s to draw, in pieces; a conversation of 2 MB took six seconds."""
+"""Enough to find the thread again; /export writes the rest. 100,000 characters are about thirty screens and
+take 0.3 s to draw in pieces; a conversation of 2 MB took six seconds."""
 
 TITLE_CHARS = 100
 
 SHOWN_ENDED = 3
-"""So many calls in a row that were cancelled or skipped; the rest, a thousand perhaps, is one line."""
+"""Consecutive cancelled or skipped calls that are printed; further ones, perhaps a thousand, share a line."""
 
 
 def blocks_of(
@@ -74,8 +74,11 @@ def blocks_of(
     copied: int = 0,
     copy_of: int = 0,
 ) -> list[Block]:
-    """The end of a conversation, to be printed above the prompt, with the receipt of its last turn. Calls are
-    named after the task, unless it is 0; the first `copied` messages after the task they were copied from."""
+    """Return the end of a conversation, to be printed above the prompt, with the receipt of its last turn.
+
+    Calls are named after the task unless it is 0; those in the first `copied` messages after the task they
+    were copied from.
+    """
     blocks: list[Block] = []
     beyond = _beyond(history)
     left_out = _beginning(history, beyond)
@@ -100,8 +103,8 @@ def blocks_of(
                 if text.strip():
                     blocks += closed_blocks(text.strip("\n"))
                 if message.finish == "cut":
-                    goes_on = "; /continue goes on" if is_last else ""
-                    blocks.append(NoteBlock("warning", f"this reply broke off here{goes_on}"))
+                    advice = "; /continue resumes it" if is_last else ""
+                    blocks.append(NoteBlock("warning", f"this reply broke off here{advice}"))
             case ToolMessage() if beyond[at]:
                 if not any(beyond[at + 1 : at + 2]):
                     blocks.append(NoteBlock("hint", describe_calls(beyond[at], message.status, more=True)))
@@ -113,7 +116,7 @@ def blocks_of(
 
 
 def _beyond(history: Sequence[Message]) -> list[int]:
-    """For each message: as which it comes of the calls that share a line, 0 where it is none of them."""
+    """Return for each message its position among the calls that share a line, 0 for others."""
     row, beyond, before = 0, list[int](), ""
     for message in history:
         ended = message.status if isinstance(message, ToolMessage) else ""
@@ -124,7 +127,7 @@ def _beyond(history: Sequence[Message]) -> list[int]:
 
 
 def _beginning(history: Sequence[Message], beyond: Sequence[int]) -> int:
-    """Return the number of messages before those that are shown."""
+    """Return the number of messages before the first one shown."""
     at, shown, chars = len(history), 0, 0
     while at and shown < SHOWN_MESSAGES and chars < SHOWN_CHARS:
         at -= 1
@@ -137,18 +140,18 @@ def _beginning(history: Sequence[Message], beyond: Sequence[int]) -> int:
 def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:
     known = call or Call(message.call_id, message.name, "{}")
     title = f"{message.name} {_subject(known.arguments)}".rstrip()
-    shown = Plain("", message.text)
+    display = Plain("", message.text)
     return ToolCall(
-        known, title, "low", message.status, message.text, shown, 0.0, cached=False, task_id=task_id
+        known, title, "low", message.status, message.text, display, 0.0, cached=False, task_id=task_id
     )
 
 
 def _subject(arguments: str) -> str:
-    """The first text a call was given, as its title had it when it ran."""
+    """Return the first text argument of a call, which was part of its title when it ran."""
     try:
-        given: object = parse_json(arguments)
+        parsed: object = parse_json(arguments)
     except ArgumentsError:
         return ""
-    values = cast("dict[str, object]", given).values() if isinstance(given, dict) else ()
+    values = cast("dict[str, object]", parsed).values() if isinstance(parsed, dict) else ()
     text = next((value for value in values if isinstance(value, str) and value), "")
     return one_line(text, TITLE_CHARS)

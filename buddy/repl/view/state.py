@@ -1,4 +1,4 @@
-"""State of the screen: one record that only `view.fold` and the app change, and that drawing only reads."""
+"""The state of the screen: one record that only `view.fold` and the app change; drawing only reads it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KEPT_HELD = 400
 
 
 class QueueRow(msgspec.Struct, frozen=True):
-    """Text that waits: to be sent at the next tool boundary, or after the turn; a model's question, for an
-    answer."""
+    """Text that waits to be sent, at the next tool boundary or after the turn; or a model's question that
+    waits for an answer."""
 
     kind: Literal["question", "steer", "queue", "note"]
     task_id: int
@@ -30,8 +30,7 @@ class QueueRow(msgspec.Struct, frozen=True):
 
 
 class OwnRow(msgspec.Struct, frozen=True):
-    """Something the person started beside the tasks (`! make`) and that still runs. `last_line` is what it
-    printed last."""
+    """A running command the user started beside the tasks (`! make`). `last_line` is its last output."""
 
     title: str
     since: float
@@ -39,13 +38,15 @@ class OwnRow(msgspec.Struct, frozen=True):
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
-    """Facts for the screen that do not arrive as events. `focus` is the foreground task; `names` are the
-    titles of tasks; `extra` are further words for the footer (a budget, a warning); `own` is the work the
-    user started beside the tasks; `usage` is the usage of the foreground task, including earlier runs of the
-    program; `untrusted`: the question whether this folder is trusted is open; `coming`: a turn of the
-    foreground task runs or is on its way, though no event may have reported it yet; `branch` is the
-    workspace's, with a star where files are changed; `enter_queues`: by setting, text for a running task
-    waits for the end of its turn; `jobs` are the commands that run on beside the tasks."""
+    """Facts for the screen that do not arrive as events.
+
+    `focus` is the foreground task; `names` are the titles of tasks; `extra` are further words for the footer
+    (a budget, a warning); `own` is the work the user started beside the tasks; `usage` is that of the
+    foreground task, including earlier runs; `untrusted` means the trust question is open; `coming` means a
+    turn of the foreground task runs or is about to start; `branch` is the workspace's, with a star when files
+    are changed; `enter_queues` is the setting that text for a running task waits for the end of its turn;
+    `jobs` are the background commands.
+    """
 
     focus: int
     mode: str
@@ -67,7 +68,7 @@ NO_SESSION = SessionFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, que
 
 
 class WaitingPhase(msgspec.Struct):
-    """A request was sent and nothing of the answer has come."""
+    """The request was sent; nothing has arrived yet."""
 
     since: float
 
@@ -85,7 +86,7 @@ class Writing(msgspec.Struct):
 
 
 class Calling(msgspec.Struct):
-    """Arguments of calls are arriving, by call; `call_id` is the one that was begun last."""
+    """Arguments of calls are arriving, by call id; `call_id` is the latest."""
 
     call_id: str
     name: str
@@ -93,18 +94,19 @@ class Calling(msgspec.Struct):
 
     @property
     def so_far(self) -> ArgumentsSoFar:
-        """Arguments received so far for the latest call."""
+        """Return the arguments received so far for the latest call."""
         return self.calls[self.call_id]
 
 
 class Working(msgspec.Struct):
-    """Between replies: tools run, or the loop is about to ask again."""
+    """Between replies: tools run, or the next request is being prepared."""
 
     since: float
 
 
 class Retrying(msgspec.Struct):
-    """The request is sent again at `due`. `count`: which attempt failed, of how many; "" before the first."""
+    """The request is repeated at `due`. `count` tells which attempt failed, of how many; "" before the
+    first."""
 
     due: float
     why: str
@@ -122,8 +124,8 @@ Phase = Loading | WaitingPhase | ThinkingPhase | Writing | Calling | Working | R
 
 
 class RunningTool(msgspec.Struct):
-    """A call between its two ends. `last_line` is what it printed last, `asked` what its approval showed; not
-    `begun`: it only comes to its end."""
+    """A call between its start and its end. `last_line` is its last output, `asked` the preview of its
+    approval; with `begun` false it never runs."""
 
     call: Call
     title: str
@@ -135,7 +137,7 @@ class RunningTool(msgspec.Struct):
 
 
 class TaskView:
-    """One task on the screen. `phase` is None while it is quiet."""
+    """A task on the screen. `phase` is None between turns."""
 
     def __init__(self, task_id: int) -> None:
         self.task_id = task_id
@@ -147,11 +149,11 @@ class TaskView:
         self.thought: list[str] = []
         self.thought_since = 0.0
         self.order: deque[str] = deque()
-        """The ids of calls that were begun and are not printed yet, in the order of the reply."""
+        """The ids of begun calls that are not printed yet, in the order of the reply."""
         self.finished: dict[str, ToolCall] = {}
-        """Those of them that have ended."""
+        """The ended calls among them."""
         self.lookups: list[ToolCall] = []
-        """Lookups that have ended and wait for others of the same reply, to stand in one line with them."""
+        """Ended lookups that wait for others of the same reply, to be printed in one line."""
         self.calls = 0
         self.refused = self.failed = 0
         self.not_begun = 0
@@ -167,8 +169,8 @@ class TaskView:
 
 
 class InboxRow(msgspec.Struct):
-    """A request for approval that waits. `drawn_at`: when it first was on the screen; `marked_at`: when it
-    first was there as the marked row; None while it was not. `folded`: lines of it that were not printed."""
+    """A waiting request for approval. `drawn_at` is when it first was on the screen, `marked_at` when it
+    first was the marked row there, None before; `folded` counts its lines that were not printed."""
 
     request_id: str
     number: int
@@ -188,34 +190,34 @@ class InboxRow(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """The request as people read it: `/ok` takes its number, `@` that of its task."""
+        """Return the request's name for people: `/ok` takes its number, `@` the task's."""
         return request_name(self.number, self.task_id)
 
     def block(self) -> ApprovalAsked:
-        """Return the block that is printed about the request."""
+        """Return the block that announces the request."""
         return ApprovalAsked(
             self.request_id, self.number, self.task_id, self.title, self.risk, self.reason, self.preview
         )
 
-    def shown_in_full(self) -> None:
-        """All of it is being printed: it counts as seen from when that is on the screen."""
+    def unfold(self) -> None:
+        """Note that all of it is being printed: it counts as seen once that is on the screen."""
         self.folded, self.drawn_at, self.marked_at = 0, None, None
 
 
 class ViewState:
-    """The whole screen. Rows of the inbox stand in the order they came; the first is the marked one."""
+    """The whole screen. Rows of the inbox are in order of arrival; the first is the marked one."""
 
     def __init__(self) -> None:
         self.tasks: dict[int, TaskView] = {}
         self.inbox: list[InboxRow] = []
         self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
         self.deferred: list[Block] = []
-        """Answers of background tasks that wait until the answer in front is complete."""
-        self.said_no_sandbox = False
+        """Answers of background tasks that wait for the end of the foreground answer."""
+        self.warned_of_sandbox = False
         self.facts = NO_SESSION
 
     def reset(self) -> None:
-        """Another session: nothing of this one is left."""
+        """Clear everything for another session."""
         self.tasks.clear()
         self.inbox.clear()
         self.folded.clear()
@@ -224,32 +226,32 @@ class ViewState:
 
     @property
     def focus(self) -> int:
-        """The task shown in full."""
+        """Return the id of the foreground task."""
         return self.facts.focus
 
     def task(self, task_id: int) -> TaskView:
-        """The view of a task, made when it is first heard of."""
-        found = self.tasks.get(task_id)
-        if found is None:
-            found = self.tasks[task_id] = TaskView(task_id)
-        return found
+        """Return the view of a task, created on first use."""
+        view = self.tasks.get(task_id)
+        if view is None:
+            view = self.tasks[task_id] = TaskView(task_id)
+        return view
 
     def running(self) -> list[TaskView]:
-        """Tasks with a turn on its way, the one in front first."""
+        """Return the tasks with a running turn, the foreground task first."""
         tasks = [task for task in self.tasks.values() if task.is_running]
         return sorted(tasks, key=lambda task: (task.task_id != self.focus, task.task_id))
 
     def running_names(self) -> list[str]:
-        """Everything that leaving would end: tasks, the one in front first, jobs, the person's commands."""
+        """Return the names of everything that leaving would end: tasks, jobs, the user's commands."""
         tasks = [
             words.running_name(f"task {task.task_id}", self.name(task.task_id)) for task in self.running()
         ]
         return [*tasks, *self.facts.jobs, *(row.title for row in self.facts.own)]
 
     def name(self, task_id: int) -> str:
-        """A task's title, "" when it has none."""
+        """Return a task's title, "" when it has none."""
         return self.facts.names.get(task_id, "")
 
-    def marked(self) -> InboxRow | None:
-        """The request a bare y, a, p or n answers: the oldest."""
+    def marked_row(self) -> InboxRow | None:
+        """Return the request that a bare y, a, p or n answers: the oldest."""
         return self.inbox[0] if self.inbox else None

@@ -1,4 +1,4 @@
-"""The lines around the input: what waits, hints, key help and the footer. Pure but for their refreshing."""
+"""The lines around the input: waiting requests, hints, key help and the footer. Pure except for `Bars`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from buddy.repl.view.live import (
     inbox_lines,
     live_lines,
     live_room,
+    plain_code,
     plain_prose,
     queue_lines,
-    uncoloured,
 )
 from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.view import focus
@@ -33,10 +33,10 @@ from buddy.safety.sanitise import one_line
 from buddy.workspace.sandbox.status import SandboxStatus
 
 OWN_ROWS = 3
-"""The rule, one row of input, the footer: they are kept however small the terminal is."""
+"""The rule, one row of input and the footer, which stay however low the terminal is."""
 
 HINT_PART = 4
-"""A hint takes a quarter of the rows at most."""
+"""A hint takes at most a quarter of the rows."""
 
 
 def top_lines(
@@ -46,13 +46,13 @@ def top_lines(
     rows: int,
     look: Look,
     *,
-    colour: Colour = uncoloured,
+    colour: Colour = plain_code,
     prose: Prose = plain_prose,
 ) -> list[Line]:
-    """Draw what stands above the input. Where there is no room, live lines go first, then the queue; a
-    request gets shorter, and takes the place of the rule."""
+    """Return the lines above the input. Without enough room, live lines go first, then the queue; a request
+    is shortened and takes the place of the rule."""
     room = max(rows - OWN_ROWS, 0)
-    has_rule = room > 0 or not state.inbox  # a request goes before the rule
+    has_rule = room > 0 or not state.inbox  # a request is more important than the rule
     room = max(room, 1 if state.inbox else 0)
     inbox = inbox_lines(state, now, columns, look, room)
     queue = queue_lines(state, columns, look)[: room - len(inbox)]
@@ -63,8 +63,8 @@ def top_lines(
 
 
 def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, steers: str = "") -> list[Line]:
-    """Return the lines between the input and the footer for the current text. `steers`: the effect Enter
-    would have on a waiting request."""
+    """Return the lines between the input and the footer. `steers` describes the effect Enter would have on a
+    waiting request."""
     width = max(columns - 1, 10)
     if text.strip() == "?":
         return key_help(width, max(rows - OWN_ROWS - 1, 1))
@@ -80,7 +80,7 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, ste
 
 
 def steer_hint(state: ViewState, text: str) -> str:
-    """Say that a typed line would withdraw the request of the task it goes to; "" when it would not."""
+    """Warn that a typed line would withdraw the request of its task; "" when it would not."""
     if not state.inbox or state.facts.enter_queues or not text.strip():
         return ""
     if is_letter(text.strip()) or is_reasoned_no(text):
@@ -100,7 +100,7 @@ def steer_hint(state: ViewState, text: str) -> str:
 
 
 def key_help(width: int, room: int) -> list[Line]:
-    """The key table in as many columns as fit."""
+    """Return the key table in as many columns as fit."""
     keys = max(cells(name) for name, _what in KEY_HELP) + 2
     size = keys + max(cells(what) for _name, what in KEY_HELP) + 2
     columns = max(1, min(2, width // size))
@@ -116,19 +116,22 @@ def key_help(width: int, room: int) -> list[Line]:
 
 CONTEXT_WARNING = 0.8
 TYPING, SIGN_CELLS = "INSERT", 7
-"""The sign of the mode that needs no notice; the length of the longest one."""
+"""vi's mode that needs no emphasis, and the cells of the longest sign."""
 MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
 REASON_CELLS = 20
 BRANCH_CELLS = 24
 KEYS = "? keys"
 _BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
-"""How much is shortened, step by step, before anything goes: the model's name first, then the words."""
+"""Steps of shortening before any part is dropped: the model's name first, then the words."""
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One fact of the footer. `rank`: the highest goes first where there is no room, none of rank 0 ever;
-    `short`: what it is from which step on, the longest first; `filling`: what takes the room that is left
-    at the last step."""
+    """One fact of the footer.
+
+    Where there is no room the part of the highest `rank` is dropped first, rank 0 never. `short` holds the
+    shorter texts, each with the step from which it is used; `filling` takes the room that is left at the last
+    step.
+    """
 
     rank: int
     style: str
@@ -137,41 +140,41 @@ class _Part(msgspec.Struct, frozen=True):
     filling: str = ""
 
     def at(self, step: int) -> str:
-        """The text when so much is shortened."""
+        """Return the text at a step of shortening."""
         return next((text for since, text in reversed(self.short) if since <= step), self.text)
 
 
 def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = False) -> Line:
-    """One line. Where the terminal is narrow, names and words are shortened before the least important go;
-    `beside`: with room for vi's sign."""
+    """Return the footer. In a narrow terminal, names and words are shortened before the least important part
+    is dropped; `beside` leaves room for vi's sign."""
     width = max(columns - 1 - (SIGN_CELLS + 3 if beside else 0), 10)
     parts = _parts(state, look)
     while True:
         for step in range(_SHORTEST + 1):
             left = width - _width(parts, step)
             if left >= 0:
-                return _with_keys(_joined(parts, step, look, left), width, look)
+                return _with_keys(_join(parts, step, look, left), width, look)
         if len(parts) < 2:
-            return fit_line(_joined(parts, _SHORTEST, look, 0), width, look.glyphs.ellipsis)
+            return fit_line(_join(parts, _SHORTEST, look, 0), width, look.glyphs.ellipsis)
         parts.remove(max(parts, key=lambda part: part.rank))
 
 
 def _with_keys(line: Line, width: int, look: Look) -> Line:
-    """The footer with the way to the list of keys, where room is left: nothing is shortened for it."""
+    """Add the hint for the key list where room is left: nothing is shortened for it."""
     more: Line = [("muted", f" {look.glyphs.dot} " if line else ""), ("muted", KEYS)]
     return [*line, *more] if line_cells([*line, *more]) <= width else line
 
 
 def with_sign(footer: Line, sign: str, look: Look) -> Line:
-    """The footer behind the sign of vi's mode, where there is one."""
+    """Return the footer after the sign of vi's mode, if there is one."""
     if not sign:
         return footer
     return [("muted" if sign == TYPING else "key", sign), ("muted", f" {look.glyphs.dot} "), *footer]
 
 
 def _parts(state: ViewState, look: Look) -> list[_Part]:
-    """All there is to say, in the order it is shown. What is said elsewhere too goes first: the keys, a
-    sandbox, the trust question, what runs; then the numbers, then who answers in which mode."""
+    """Return all parts in display order. The ranks drop first what is shown elsewhere too (keys, sandbox,
+    trust, running tasks), then numbers, then model and mode."""
     facts = state.facts
     running = len(state.running())
     parts = [
@@ -193,7 +196,7 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
 
 
 def _sandbox(sandbox: SandboxStatus) -> _Part:
-    """No alarm: that there is none was said in words at the first approval. It stays as long as the mode."""
+    """Return the sandbox part, without a warning style: the first approval has warned in words."""
     if sandbox.is_missing:
         return _Part(3, "", sandbox.short, ((_SHORT_WORDS, "no sbx"),))
     return _Part(10, "", sandbox.short)
@@ -202,7 +205,7 @@ def _sandbox(sandbox: SandboxStatus) -> _Part:
 def _waiting(approvals: int, questions: int) -> _Part:
     """Return the footer part for waiting approvals and questions."""
     both = (format_count(approvals, "approval"), format_count(questions, "question"))
-    text = " and ".join(one for one, count in zip(both, (approvals, questions), strict=True) if count)
+    text = " and ".join(words for words, count in zip(both, (approvals, questions), strict=True) if count)
     kind = "waiting" if approvals and questions else "to approve" if approvals else "to answer"
     count = approvals + questions
     short = ((_SHORT_WORDS, f"{count} {kind}"), (_SHORTEST, f"{count} waiting"))
@@ -210,7 +213,8 @@ def _waiting(approvals: int, questions: int) -> _Part:
 
 
 def _model(name: str, ellipsis: str) -> _Part:
-    """The name without who serves it, then its beginning: what follows is a date or a variant."""
+    """Return the model's name; shortened, first without the provider, then its beginning: the end is a date
+    or a variant."""
     whole = one_line(name, MODEL_CELLS)
     bare = one_line(name.rpartition("/")[2] or name, MODEL_CELLS)
     short, shortest = (fit(bare, size, ellipsis) for size in (SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS))
@@ -225,15 +229,15 @@ def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
         parts.append(_Part(4, style, f"{share:.0%} context", ((_SHORT_WORDS, f"{share:.0%} ctx"),)))
     tokens = usage.total.input_tokens + usage.total.output_tokens
     if tokens and look.numbers:
-        said = words.tokens(tokens)
-        counted_ = words.token_count(tokens)
-        parts.append(_Part(6, "", counted_, ((_SHORT_WORDS, f"{said} tok"),)))
+        short_count = words.tokens(tokens)
+        full_count = words.token_count(tokens)
+        parts.append(_Part(6, "", full_count, ((_SHORT_WORDS, f"{short_count} tok"),)))
         parts.append(_Part(5, "", words.cost(usage.cost_usd, known=usage.cost_known)))
     return parts
 
 
 def _warnings(facts: SessionFacts) -> list[_Part]:
-    """Return the footer's warnings: NOT SAVED, yes to all questions, and the folder that is not trusted."""
+    """Return the footer's warnings: NOT SAVED, automatic approvals, and a folder that is not trusted."""
     parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in facts.extra]
     if facts.untrusted:
         parts.append(_Part(8, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
@@ -241,7 +245,7 @@ def _warnings(facts: SessionFacts) -> list[_Part]:
 
 
 def _without_reason(text: str) -> tuple[tuple[int, str], ...]:
-    """`NOT SAVED: a long reason` without the reason: that was printed when it came."""
+    """Return `NOT SAVED: a long reason` without the reason, which was printed when it happened."""
     return ((_SHORT_WORDS, one_line(text.partition(":")[0])),) if len(text) > REASON_CELLS else ()
 
 
@@ -249,7 +253,7 @@ def _width(parts: list[_Part], step: int) -> int:
     return sum(cells(part.at(step)) for part in parts) + 3 * (len(parts) - 1)
 
 
-def _joined(parts: list[_Part], step: int, look: Look, left: int) -> Line:
+def _join(parts: list[_Part], step: int, look: Look, left: int) -> Line:
     line: Line = []
     for part in parts:
         if line:
@@ -263,13 +267,13 @@ def _joined(parts: list[_Part], step: int, look: Look, left: int) -> Line:
 
 HINT_S = 4.0
 LOW_ROWS = 6
-"""In a window this low a hint takes the place of the footer."""
+"""In a window this low a hint replaces the footer."""
 LEAST_ROWS = 3
-"""A request, the input and the footer: with less, no request is on the screen."""
+"""A request, the input and the footer: in a lower window no request is visible."""
 
 
 class Bars:
-    """The lines above and below the input, and what the terminal is told beside them."""
+    """The lines above and below the input, and the terminal's title and notifications."""
 
     def __init__(
         self,
@@ -281,7 +285,7 @@ class Bars:
         facts: Callable[[], SessionFacts],
         announcer: Announcer,
         sign: Callable[[], str] = lambda: "",
-        colour: Colour = uncoloured,
+        colour: Colour = plain_code,
         prose: Prose = plain_prose,
     ) -> None:
         self._state = state
@@ -297,14 +301,14 @@ class Bars:
         self._hint, self._hint_until = "", 0.0
 
     def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
-        """Before a frame. How many rows stand above the input, and whether they change by themselves; `show`
-        takes what a task brings when it comes to the front."""
-        brought = focus(self._state, self._facts())
-        if brought:
-            show(brought)
+        """Update the lines before a frame; return the number of rows above the input and whether they change
+        by themselves. `show` prints the blocks of a task that comes to the foreground."""
+        blocks = focus(self._state, self._facts())
+        if blocks:
+            show(blocks)
         size = self._output.get_size()
         now = self._clock()
-        hints = hint_lines("", self._shown_hint(), size.columns, size.rows, self._look)
+        hints = hint_lines("", self._current_hint(), size.columns, size.rows, self._look)
         self._top = top_lines(
             self._state,
             now,
@@ -321,8 +325,8 @@ class Bars:
         return len(self._top), ticks
 
     def note_seen(self, unprinted: Iterable[Block]) -> None:
-        """After a frame reached the terminal: requests in it have been seen from now on, but not those whose
-        whole text still waits to be printed."""
+        """After a frame reached the terminal, mark its requests as seen, except those whose full text still
+        waits to be printed."""
         if not self._state.inbox or self._output.get_size().rows < LEAST_ROWS:
             return
         now = self._clock()
@@ -336,26 +340,26 @@ class Bars:
                 row.marked_at = now
 
     def restyle(self, look: Look) -> None:
-        """Another look, from the next frame on."""
+        """Use another look from the next frame on."""
         self._look = look
 
     def hint(self, text: str) -> None:
         """Show a line above the footer for a few seconds."""
         self._hint, self._hint_until = text, self._clock() + HINT_S
 
-    def _shown_hint(self) -> str:
+    def _current_hint(self) -> str:
         return self._hint if self._clock() < self._hint_until else ""
 
     def top(self) -> list[Line]:
-        """The lines above the input."""
+        """Return the lines above the input."""
         return self._top
 
     def below(self, text: str) -> list[Line]:
-        """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
-        does not change it, but for vi's sign."""
+        """Return the lines below the input with this text. The footer is that of the last frame: a key
+        changes only vi's sign in it."""
         size = self._output.get_size()
         steers = steer_hint(self._state, text)
-        hints = hint_lines(text, self._shown_hint(), size.columns, size.rows, self._look, steers=steers)
+        hints = hint_lines(text, self._current_hint(), size.columns, size.rows, self._look, steers=steers)
         if hints and size.rows <= LOW_ROWS:
             return hints
         return [*hints, with_sign(self._footer, self._sign(), self._look)]

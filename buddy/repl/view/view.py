@@ -1,7 +1,7 @@
-"""The view: an event folded into what the screen knows, and what is printed because of it. Pure.
+"""The view: folds events into the state of the screen and returns the blocks to print. Pure.
 
-The task in front is printed as it happens. Of a task in the background only its end is printed, with its last
-answer; the rest is held until somebody brings it to the front.
+The foreground task is printed as it happens. Of a background task only the end is printed, with its last
+answer; the rest is held until the task comes to the foreground.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from buddy.repl.view.blocks import (
     ToolCall,
     TurnSummary,
     UserPrompt,
-    folded_lines,
+    hidden_lines,
     kind_of,
     merge_lookups,
 )
@@ -50,9 +50,9 @@ from buddy.repl.view.state import (
 from buddy.safety.sanitise import one_line
 from buddy.tools.streaming_arguments import ArgumentsSoFar
 
-NO_SANDBOX = "There is no sandbox here: what you approve can do whatever you can."
+NO_SANDBOX = "There is no sandbox here: what you approve runs with all your permissions."
 _WAYS_ON = {"budget": "; /budget raises it", "cut": " /continue picks it up."}
-"""What a person can do after a turn that failed with such an error."""
+"""Advice after a turn that failed with this error."""
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
 KEPT_ERROR_CHARS = 20_000
@@ -74,10 +74,10 @@ _SENTENCE_END = pattern(r"[;:] | \(")
 
 
 def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
-    """Take one event into `state`; the result is what is printed now."""
+    """Apply an event to `state` and return the blocks to print now."""
     task = state.task(event.task_id)
     task.heard_at = event.at
-    blocks = [*_settled_calls(task, event.event), *_fold(state, task, event.event, event.at)]
+    blocks = [*_release_lookups(task, event.event), *_fold(state, task, event.event, event.at)]
     for block in blocks:
         if isinstance(block, (ToolCall, Lookups, Thought, ApprovalAsked)):
             state.folded.append(block)
@@ -87,13 +87,14 @@ def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
 
 
 def release(state: ViewState) -> list[Block]:
-    """The answers of background tasks that waited for the end of the answer in front."""
+    """Return the answers of background tasks that waited for the end of the foreground answer."""
     answers, state.deferred = state.deferred, []
     return answers
 
 
 def focus(state: ViewState, facts: SessionFacts) -> list[Block]:
-    """New facts of the session. A task that comes to the front brings what it did in the background."""
+    """Update the facts of the session. A task that comes to the foreground returns the blocks it held in the
+    background."""
     before, state.facts = state.focus, facts
     task = state.tasks.get(facts.focus)
     if facts.focus == before or (task is None and not state.tasks):
@@ -129,7 +130,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return _reply_finished(task, event, at)
         case ev.ToolStarted():
             blocks = [*_close_thought(task, at), *_close_text(task)]
-            task.tools[event.call.id] = _started(event, at)
+            task.tools[event.call.id] = _running_tool(event, at)
             task.order.append(event.call.id)
             task.phase = Working(at)
             task.calls += event.begun
@@ -137,16 +138,16 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
         case ev.ToolFinished():
             return _tool_finished(state, task, event, at)
         case ev.ApprovalRequested():
-            return _asked(state, task, event, at)
+            return _request_approval(state, task, event, at)
         case ev.ApprovalResolved():
-            return _resolved(state, task, event, at)
+            return _close_approval(state, task, event, at)
         case ev.TokenUsage():
             task.turn_tokens += event.last.output_tokens
             return []
         case ev.RetryScheduled():
             count = f"{event.attempt} of {event.attempts}" if event.attempt else ""
             task.phase = Retrying(at + event.delay_s, _why(event), count)
-            # The live line counts; the scrollback has one line for all attempts.
+            # The live line shows the attempts; the scrollback gets one line for all of them.
             return (
                 [NoteBlock("hint", f"{event.message.rstrip('.')}; trying again")]
                 if event.attempt == 1
@@ -166,8 +167,8 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
 
 
 def _why(event: ev.RetryScheduled) -> str:
-    """Why a request is sent again, in few words. "server" means anything from a refused connection to a 502:
-    there the message's first words say it."""
+    """Explain in a few words why a request is repeated. "server" covers everything from a refused connection
+    to a 502, so there the message's first words explain it."""
     beginning = _SENTENCE_END().split(event.message, maxsplit=1)[0]
     return _RETRY_WORDS.get(event.kind) or one_line(beginning, WHY_CHARS)
 
@@ -187,11 +188,11 @@ def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
         return NoteBlock("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
     pictures = sum(isinstance(part, Image) for part in message.parts)
     text, along = own_words(message)
-    return UserPrompt(text, message.origin, pictures, _named(state, task), along)
+    return UserPrompt(text, message.origin, pictures, _task_name_needed(state, task), along)
 
 
-def _named(state: ViewState, task: TaskView) -> int:
-    """The task's number where a reader needs it: as soon as there are several."""
+def _task_name_needed(state: ViewState, task: TaskView) -> int:
+    """Return the task's id where a reader needs it: when there are several tasks."""
     return task.task_id if len(state.tasks) > 1 or task.task_id != state.focus else 0
 
 
@@ -206,12 +207,12 @@ def _text(task: TaskView, event: ev.TextDelta, at: float) -> list[Block]:
         task.phase = Writing()
     task.stream.feed(event.text)
     if "\n" in event.text:
-        blocks += _keep(task, task.stream.take())
+        blocks += _remember(task, task.stream.take())
     return blocks
 
 
-def _keep(task: TaskView, closed: Sequence[Markdown]) -> Sequence[Markdown]:
-    """Closed text of the reply that is being written: a background task shows it when it is done."""
+def _remember(task: TaskView, closed: Sequence[Markdown]) -> Sequence[Markdown]:
+    """Remember the closed text of the current reply: a background task shows it at its end."""
     task.last_reply += closed
     return closed
 
@@ -220,7 +221,7 @@ def _close_text(task: TaskView) -> list[Block]:
     closed = task.stream.finish()
     task.stream = MarkdownStream()
     task.stream_block = -1
-    return list(_keep(task, closed))
+    return list(_remember(task, closed))
 
 
 def _thinking(task: TaskView, event: ev.ThinkingDelta, at: float) -> list[Block]:
@@ -278,7 +279,7 @@ def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[
     return blocks
 
 
-def _started(event: ev.ToolStarted, at: float) -> RunningTool:
+def _running_tool(event: ev.ToolStarted, at: float) -> RunningTool:
     return RunningTool(event.call, event.title, event.risk, at, "", begun=event.begun)
 
 
@@ -303,15 +304,15 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
         display=event.display,
         seconds=event.seconds,
         cached=event.cached,
-        task_id=_named(state, task),
+        task_id=_task_name_needed(state, task),
         already_shown=tool.asked == event.display,
     )
     return _calls_in_order(task)
 
 
 def _calls_in_order(task: TaskView) -> list[Block]:
-    """The calls that have ended and have none before them that still runs. Lookups at the end of them wait:
-    the next call of the reply may be another one."""
+    """Return the ended calls that have no running call before them. Lookups at the end wait, since the next
+    call of the reply may join them."""
     ready = task.lookups
     while task.order and (task.order[0] in task.finished or not task.tools):
         call = task.finished.pop(task.order.popleft(), None)
@@ -323,25 +324,27 @@ def _calls_in_order(task: TaskView) -> list[Block]:
     return merge_lookups(ready[:waits])
 
 
-def _settled_calls(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
-    """The lookups that waited, as soon as something follows that can't stand in one line with them."""
+def _release_lookups(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
+    """Return the waiting lookups when an event follows that can't join their line."""
     match event:
         case ev.ToolFinished() | ev.ToolProgress() | ev.TokenUsage():
             return []
         case ev.ToolStarted(call=call) if call.name in KINDS:
             return []
         case _:
-            waited, task.lookups = task.lookups, []
-            return merge_lookups(waited)
+            lookups, task.lookups = task.lookups, []
+            return merge_lookups(lookups)
 
 
 def _not_begun(task: TaskView) -> list[Block]:
-    """The calls of a reply that never had their turn, in one line however many they are."""
+    """Return one line about the calls of a reply that were never begun."""
     count, task.not_begun = task.not_begun, 0
     return [NoteBlock("hint", describe_calls(count, "not begun", more=task.calls > 0))] if count else []
 
 
-def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
+def _request_approval(
+    state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float
+) -> list[Block]:
     tool = task.tools.get(event.call.id)
     title = tool.title if tool is not None else event.call.name
     if tool is not None:
@@ -362,23 +365,23 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             since=at,
             drawn_at=None,
             marked_at=None,
-            folded=folded_lines(event.preview),
+            folded=hidden_lines(event.preview),
         )
     )
-    warned = state.said_no_sandbox or not state.facts.sandbox.is_missing
-    state.said_no_sandbox = state.said_no_sandbox or not warned
-    warning: list[Block] = [] if warned else [NoteBlock("warning", NO_SANDBOX)]
+    is_known = state.warned_of_sandbox or not state.facts.sandbox.is_missing
+    state.warned_of_sandbox = state.warned_of_sandbox or not is_known
+    warning: list[Block] = [] if is_known else [NoteBlock("warning", NO_SANDBOX)]
     return [*warning, state.inbox[-1].block()]
 
 
-def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:
+def _close_approval(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:
     row = next((row for row in state.inbox if row.request_id == event.request_id), None)
     if row is None:
         return []
     state.inbox.remove(row)
     tool = task.tools.get(row.call.id)
     if tool is not None:
-        tool.since = at  # it runs from now on
+        tool.since = at  # the call runs from now on
     return [ApprovalAnswered(row.title, task.task_id, event.answer, event.by)]
 
 
@@ -407,8 +410,8 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
 
 
 def _background(state: ViewState, task: TaskView, blocks: list[Block]) -> list[Block]:
-    """The part of a background task that is printed: requests for approval at once; its answer under a
-    heading when it is done, and not inside the answer in front."""
+    """Return what is printed of a background task: requests for approval at once; its answer under a heading
+    at its end, but not inside the foreground answer."""
     task.held.extend(blocks)
     if blocks and isinstance(blocks[-1], TurnSummary):
         answer, task.last_reply = task.last_reply, []

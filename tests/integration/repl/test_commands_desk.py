@@ -140,7 +140,7 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
 async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
         desk.act(ApprovalAnswer("r", "d", "once"))
-        await desk.shows("That request was already answered or withdrawn: it was answered or withdrawn.")
+        await desk.shows("That request was already answered or withdrawn.")
 
 
 async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             assert listed.count("in use") == 1, "the session the list is asked for in is in use, too"
             shown = await other.said(f"/resume {first}", "is open in another buddy")
             assert f"/session show {first} shows it" in shown
-            assert f"/session fork {first} goes on in a copy" in shown
+            assert f"/session fork {first} continues in a copy" in shown
             assert other.context.session.session_id == mine
             await other.said(f"/session show {first}", "▌ hello", "an answer", "shown only")
             other.say(f"/session fork {first}")
@@ -240,7 +240,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             assert text_of(other.context.board.task(1).history[0]) == "hello"
             assert other.context.session.session_id != first
         async with seated(desk.desk, desk.server, "-r", first) as third:
-            await third.shows("Open in another buddy (pid", f"/session fork {first} goes on in a copy")
+            await third.shows("Open in another buddy (pid", f"/session fork {first} continues in a copy")
             assert third.context.board.task(1).history == []
 
 
@@ -476,7 +476,7 @@ async def test_a_failed_line_is_given_back_and_leaves_alone_what_was_typed_since
         assert desk.paper.line == "@1 a long thought"
         desk.say("@1 another")
         desk.paper.line = "typed meanwhile"
-        await desk.until(lambda: desk.paper.text().count("starts another one") == 2)
+        await desk.until(lambda: desk.paper.text().count("start another one with") == 2)
         assert desk.paper.line == "typed meanwhile"
 
 

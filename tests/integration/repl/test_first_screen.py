@@ -64,7 +64,7 @@ async def test_the_branch_is_looked_at_again_only_when_it_may_have_changed() -> 
         return next(names)
 
     branch = Branch(look, again_after_s=0)
-    watching = asyncio.create_task(branch.watch(lambda: seen.append(branch.shown)))
+    watching = asyncio.create_task(branch.watch(lambda: seen.append(branch.text)))
     assert await branch.first(5) == "main"
     for _ in range(20):
         await asyncio.sleep(0)

@@ -24,7 +24,7 @@ async def test_a_theme_is_shown_and_kept_beside_what_was_kept_before(tmp_path: P
         rule = tomllib.loads(kept.read_text())["rule"]
         async with seated(desk, server) as sat:
             await sat.said("/theme", "theme auto, color auto; themes: auto, dark, light, plain")
-            assert await sat.said("/theme dark", "kept") == f"❯ /theme dark\ntheme dark, kept in {kept}\n"
+            assert await sat.said("/theme dark", "kept") == f"❯ /theme dark\ntheme dark, saved in {kept}\n"
             assert sat.paper.drawn == ["theme dark"]
             assert tomllib.loads(kept.read_text()) == {"display": {"vi": True, "theme": "dark"}, "rule": rule}
             await sat.said("/theme", "theme dark, color auto; themes:")
@@ -79,6 +79,6 @@ async def test_on_a_terminal_the_signs_stay_and_only_the_colours_change(tmp_path
             before = terminal.rows()[-1]
             assert UNICODE.dot in before
             await terminal.line("/theme dark")
-            await terminal.has_shown("theme dark, kept in")
+            await terminal.has_shown("theme dark, saved in")
             await terminal.until(lambda: terminal.input_line() == "", "the line is empty")
             assert terminal.rows()[-1] == before

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.exit import leaving_ends
+from buddy.repl.exit import ask_before_leaving
 from buddy.repl.render.numbers import running_name
 
 DEADLINE_S = 50.0
@@ -319,4 +319,4 @@ def test_REL_058_a_storm_of_sizes_leaves_a_whole_screen(
     ],
 )
 def test_the_question_before_leaving_names_the_tasks_that_run(running: list[str], question: str) -> None:
-    assert leaving_ends(running, "Ctrl+D") == question
+    assert ask_before_leaving(running, "Ctrl+D") == question

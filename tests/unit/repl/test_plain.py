@@ -216,7 +216,7 @@ async def test_commands_that_come_at_once_are_carried_out_one_by_one() -> None:
 async def test_a_backslash_goes_on_with_the_next_line_and_a_question_mark_shows_help() -> None:
     async with line_repl() as pipes:
         os.write(pipes.to_us, b"one \\\n")
-        await pipes.until(lambda: pipes.repl._begun == ["one "])
+        await pipes.until(lambda: pipes.repl._continued_lines == ["one "])
         os.write(pipes.to_us, b"two &\n")
         await pipes.until(lambda: pipes.intents == [Prompt("one \ntwo &")])
         pipes.now += 0.35
@@ -422,8 +422,8 @@ async def test_RU_B2_ctrl_c_drops_what_was_pasted_and_a_command_leaves_it() -> N
         pipes.now += 0.35
         os.write(pipes.to_us, b"/status\n")
         await pipes.until(lambda: pipes.intents == [Slash("/status")])
-        pipes.repl._interrupted()
-        await pipes.until(lambda: b"dropped what was pasted" in pipes.text)
+        pipes.repl._interrupt()
+        await pipes.until(lambda: b"dropped the pasted text" in pipes.text)
         pipes.now += 0.35
         os.write(pipes.to_us, b"three\n")
         await pipes.until(lambda: pipes.intents[1:] == [Prompt("three")])

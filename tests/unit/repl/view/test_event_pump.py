@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from buddy.agent import events as ev
 from buddy.repl.render.markdown import ABSORBED_CHARS, MarkdownStream
 from buddy.repl.view.blocks import Block, TurnSummary
-from buddy.repl.view.event_pump import SLICE_CHARS, Folding, slices
+from buddy.repl.view.event_pump import SLICE_CHARS, EventPump, slices
 from buddy.repl.view.state import NO_SESSION, Calling, ThinkingPhase, ViewState
 from buddy.repl.view.view import fold
 from tests.support.events_for_tests import Tape
@@ -48,7 +48,7 @@ async def test_a_long_piece_of_an_answer_is_folded_in_turns_with_everything_else
         asyncio.get_running_loop().call_soon(turn)
 
     asyncio.get_running_loop().call_soon(turn)
-    await Folding(state, lambda: NO_SESSION, shown.extend, lambda: float(next(ticks))).run(once(batch))
+    await EventPump(state, lambda: NO_SESSION, shown.extend, lambda: float(next(ticks))).run(once(batch))
 
     assert shown == together
     assert turns >= len(LINES) // SLICE_CHARS
@@ -64,7 +64,7 @@ async def test_what_takes_no_time_is_folded_at_once_and_printed_together() -> No
         tape.reply_done(""),
     ]
 
-    await Folding(state_of_one(), lambda: NO_SESSION, shown.append, lambda: 0.0).run(
+    await EventPump(state_of_one(), lambda: NO_SESSION, shown.append, lambda: 0.0).run(
         once(batch, [tape.turn("again")])
     )
 
@@ -76,7 +76,7 @@ async def test_a_turn_over_before_the_next_frame_is_told_by_its_name() -> None:
     shown: list[Block] = []
     desk = replace(NO_SESSION, names={2: "go wrong"})
 
-    await Folding(state_of_one(), lambda: desk, shown.extend).run(
+    await EventPump(state_of_one(), lambda: desk, shown.extend).run(
         once([tape.turn("go wrong"), tape.done("failed", "broken")])
     )
 
@@ -87,7 +87,7 @@ async def test_what_has_come_is_folded_to_the_end_when_the_screen_is_left() -> N
     tape = Tape()
     ticks = count()
     shown: list[Block] = []
-    folding = Folding(state_of_one(), lambda: NO_SESSION, shown.extend, lambda: float(next(ticks)))
+    folding = EventPump(state_of_one(), lambda: NO_SESSION, shown.extend, lambda: float(next(ticks)))
     running = asyncio.ensure_future(folding.run(once([tape.turn(), tape.reply(), tape.text(LINES)])))
     while not shown:
         await asyncio.sleep(0)

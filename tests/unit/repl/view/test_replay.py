@@ -37,7 +37,7 @@ def test_only_a_reply_that_is_the_last_one_can_be_continued() -> None:
         NoteBlock("warning", "this reply broke off here"),
         UserPrompt("two", "prompt", 0, 0),
         Markdown("begun too"),
-        NoteBlock("warning", "this reply broke off here; /continue goes on"),
+        NoteBlock("warning", "this reply broke off here; /continue resumes it"),
     ]
 
 

@@ -147,9 +147,9 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
         for block in fold(state, event)
         if isinstance(block, NoteBlock)
     ]
-    assert said == ["There is no sandbox here: what you approve can do whatever you can."]
+    assert said == ["There is no sandbox here: what you approve runs with all your permissions."]
     state.facts = SessionFacts(1, "ask", "m", SandboxStatus(3), (), {})
-    state.said_no_sandbox = False
+    state.warned_of_sandbox = False
     assert not any(
         isinstance(block, NoteBlock)
         for block in [*fold(state, tape.tool("d")), *fold(state, tape.asked("r", "d"))]
