@@ -18,10 +18,24 @@ from buddy.agent.receipt import Receipt
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
 
 
+class ReplyQuota:
+    """The replies that all turns of a run may still ask for, those of subagents too."""
+
+    def __init__(self, replies: int) -> None:
+        self.replies = replies
+        self._left = replies
+
+    def take(self) -> bool:
+        """Count one reply; False when none is left."""
+        self._left -= 1
+        return self._left >= 0
+
+
 class Limits(msgspec.Struct, frozen=True):
     """The limits of a turn that runs by itself. `tries` counts the first attempt; `outage_tries` holds where
     it is more, for servers that answered with an error or broke off; `longest_wait_s` is how long buddy waits
-    for a provider that asks for patience before it gives the turn back to the person."""
+    for a provider that asks for patience before it gives the turn back to the person; without `quota`
+    the run as a whole has no limit of replies."""
 
     max_replies: int = 20
     tries: int = 6
@@ -30,6 +44,7 @@ class Limits(msgspec.Struct, frozen=True):
     first_delay_s: float = 1
     longest_delay_s: float = 30
     partial_every_s: float = 0.15
+    quota: ReplyQuota | None = None
 
 
 class Sampling(msgspec.Struct, frozen=True):

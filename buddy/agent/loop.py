@@ -119,6 +119,10 @@ async def _run_until_quiet(turn: Turn) -> End:
         if turn.replies_since_prompt >= turn.agent.limits.max_replies:
             limit = format_count(turn.agent.limits.max_replies, "reply", "replies")
             return End("limit", f"the limit of {limit} a turn is reached", "replies")
+        quota = turn.agent.limits.quota
+        if quota is not None and not quota.take():
+            limit = format_count(quota.replies, "reply", "replies")
+            return End("limit", f"the limit of {limit} a run is reached", "replies")
         for message in await turn.host.instructions():
             await turn.record(message)
             turn.emit(SteeringAccepted(message))

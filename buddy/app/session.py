@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, DayBudget
-from buddy.agent.host import Limits
+from buddy.agent.host import Limits, ReplyQuota
 from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
 from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
@@ -375,6 +375,7 @@ def _board_parts(session: Session) -> BoardParts:
         workspace=_workspace(session, launch, session.instructions, "checkpoints"),
         tools=session.tools,
         model=models.access_or_explain if attended else models.access,
+        profiles=tuple(settings.models),
         policy=session.policy,
         note_facts=fact_recorder(session.approved),
         sandboxing=session.sandbox,
@@ -390,6 +391,7 @@ def _board_parts(session: Session) -> BoardParts:
             tries=settings.network.tries,
             outage_tries=0 if attended else settings.network.unattended_tries,
             longest_wait_s=ATTENDED_WAIT_S if attended else UNATTENDED_WAIT_S,
+            quota=ReplyQuota(options.max_turns) if options.max_turns else None,
         ),
         task_budget=Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens),
         session_budget=Budget(settings.budget.session_usd, settings.budget.session_tokens),

@@ -136,10 +136,11 @@ class BoardParts(msgspec.Struct, frozen=True):
     """The services and settings of a task board.
 
     `workspace` is the project's own tree. `model` looks up a model by the person's name for it ("": the
-    default) and raises `ConfigError`; `note_facts` receives the facts of each judged call; `redact` removes
-    secrets of known shapes from a message; `save_rules` and `forget_rule` change the person's saved rules;
-    `sandboxing` confines calls; `attended` is False when nobody can answer; `day` is None without a daily
-    budget; `worktrees` is None where worktrees are not available.
+    default) and raises `ConfigError`; `profiles` are the names the person gave to models; `note_facts`
+    receives the facts of each judged call; `redact` removes secrets of known shapes from a message;
+    `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`
+    is False when nobody can answer; `day` is None without a daily budget; `worktrees` is None where
+    worktrees are not available.
     """
 
     workspace: Workspace
@@ -161,5 +162,6 @@ class BoardParts(msgspec.Struct, frozen=True):
     attended: bool
     steering: str
     follow_ups: str
+    profiles: tuple[str, ...] = ()
     day: DayBudget | None = None
     worktrees: WorktreeParts | None = None

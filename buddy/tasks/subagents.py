@@ -166,6 +166,7 @@ class Delegations:
         if sum(not child.runner.done() for child in running) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} subagents already work for you; wait for one to end")
         only = self._check_tools(assignment.tools)
+        self._check_model(assignment.model, above)
         lent = _share(above.meter)
         try:
             child = owner.open(
@@ -198,6 +199,16 @@ class Delegations:
         if name:
             parts = self._owner.workspaces.parts()
             await parts.trees.remove(parts.trees.by_name(name))
+
+    def _check_model(self, name: str, above: Task) -> None:
+        """Refuse a model the person never set up: it may be another company's, or dearer."""
+        parts = self._owner.parts
+        if name in ("", above.model, *parts.profiles) or name == parts.model(above.model).model:
+            return
+        known = f" ({', '.join(parts.profiles)})" if parts.profiles else ""
+        raise ToolError(
+            f"{name!r} is none of the person's profiles{known}; leave `model` out to use your own"
+        )
 
     def _check_tools(self, names: tuple[str, ...] | None) -> frozenset[str] | None:
         if names is None:

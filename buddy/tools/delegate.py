@@ -80,7 +80,7 @@ async def delegate(
     task: Annotated[str, Meta(description="Everything the subagent needs to know; it sees nothing else")],
     tools: Annotated[list[str], Meta(description="Names of the tools it may use")] | None = None,
     background: bool = True,
-    model: str = "",
+    model: Annotated[str, Meta(description="A profile of the person's; left out: your own model")] = "",
     isolation: Literal["worktree"] | None = None,
 ) -> ToolResult:
     """Give a part of the work to a subagent: a conversation of its own that starts with this task alone and

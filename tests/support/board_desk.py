@@ -176,8 +176,8 @@ def _parts(
     governor = Governor()
 
     def model(name: str) -> ModelAccess:
-        if name == "unknown":
-            raise ConfigError("there is no model named 'unknown'")
+        if name == "broken":
+            raise ConfigError("no key for broken")
         window = Window(200_000, guessed=False, reserve=10_000)
         return ModelAccess(name, name or "m", provider, window, lambda _usage: 0.01, Sampling(), governor)
 
@@ -195,6 +195,7 @@ def _parts(
         ),
         tools=ToolRegistry(tools),
         model=model,
+        profiles=("fast", "broken"),
         policy=policy,
         note_facts=fact_recorder(cast(Approved, services[Approved])),
         sandboxing=Unconfined(),

@@ -56,6 +56,16 @@ async def test_REL_041_the_limit_of_replies_ends_the_run_with_5_and_it_can_be_co
     assert sorted(path.name for path in desk.repo.glob("?.txt")) == ["0.txt", "1.txt", "2.txt", "a.txt"]
 
 
+@pytest.mark.parametrize("background", [True, False])
+async def test_the_replies_of_subagents_count_for_the_limit(tmp_path: Path, background: bool) -> None:
+    delegated = reply(call("delegate", task="Go on", background=background))
+    async with FakeLLM([delegated] * 20) as server:
+        desk = Desk(tmp_path, server.url, "chat", ("delegate",))
+        ran = await desk.run("exec", "--permission-mode", "edit", "--max-turns", "4", "Go")
+    assert ran.code == 5
+    assert len(server.requests) == 4
+
+
 async def test_REL_041_the_limit_of_money_ends_the_run_with_5_and_it_can_be_continued(tmp_path: Path) -> None:
     """gpt-4o costs 2.50 and 10 dollars per million: the first reply costs 2.60, the next may cost more."""
     script = [

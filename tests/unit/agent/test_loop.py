@@ -21,7 +21,7 @@ from buddy.agent.events import (
     ToolStarted,
     TurnFinished,
 )
-from buddy.agent.host import Allowed, Decision, Denied, Limits, Withdrawn
+from buddy.agent.host import Allowed, Decision, Denied, Limits, ReplyQuota, Withdrawn
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import CANCELLED_TEXT, SKIPPED_TEXT, AssistantMessage, ToolMessage, text_of
 from buddy.agent.provider import CallPiece, Finished, ProviderError, TextPiece, ThinkingPiece
@@ -262,6 +262,26 @@ async def test_the_limit_of_replies_pauses_the_turn() -> None:
     bench.events.clear()
     outcome = await agent_loop_continue(bench.agent, bench.history, bench.host())
     assert outcome.outcome == "completed"
+
+
+async def test_turns_that_share_a_limit_of_replies_end_together() -> None:
+    limits = Limits(max_replies=3, quota=ReplyQuota(3))
+    looks = [calls((f"c{n}", "look", f'{{"path": "{n}"}}')) for n in range(2)]
+    first = Bench(ScriptedLane(*looks, says("end")), look, limits=limits)
+    second = Bench(ScriptedLane(says("never asked for")), look, limits=limits)
+    outcome = await agent_loop([first.said("go")], first.agent, first.history, first.host())
+    assert outcome.outcome == "completed"
+    outcome = await agent_loop([second.said("go")], second.agent, second.history, second.host())
+    assert (outcome.outcome, outcome.error, outcome.replies) == ("limit", "replies", 0)
+    assert outcome.reason == "the limit of 3 replies a run is reached"
+
+
+async def test_a_new_text_does_not_renew_the_limit_of_the_run() -> None:
+    limits = Limits(max_replies=1, quota=ReplyQuota(1))
+    bench = Bench(ScriptedLane(says("one"), says("two")), look, limits=limits)
+    bench.queue.append(bench.said("more", "follow_up"))
+    outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    assert (outcome.outcome, outcome.error, outcome.replies) == ("limit", "replies", 1)
 
 
 async def test_a_limit_of_one_is_told_in_the_singular() -> None:

@@ -204,7 +204,14 @@ async def test_the_tools_of_a_subagent_can_be_chosen_and_unknown_ones_are_refuse
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [({"task": "  "}, "the task is empty"), ({"task": "x", "model": "unknown"}, "no model named 'unknown'")],
+    [
+        ({"task": "  "}, "the task is empty"),
+        ({"task": "x", "model": "unknown"}, "'unknown' is none of the person's profiles (fast, broken)"),
+        ({"task": "x", "model": "ollama/qwen"}, "'ollama/qwen' is none of the person's profiles"),
+        ({"task": "x", "model": "FAST"}, "'FAST' is none of the person's profiles"),
+        ({"task": "x", "model": "m\x1b]0;x\x07"}, "is none of the person's profiles"),
+        ({"task": "x", "model": "broken"}, "the subagent can't be started: no key for broken"),
+    ],
 )
 async def test_what_cannot_be_started_is_explained(
     tmp_path: Path, arguments: dict[str, object], why: str
@@ -221,6 +228,19 @@ async def test_what_cannot_be_started_is_explained(
         await desk.board.wait(1)
         assert why in desk.board.task(1).last_answer()
         assert list(desk.board.tasks) == [1]
+
+
+@pytest.mark.parametrize("model", ["", "fast", "m"])
+async def test_a_profile_of_the_person_or_the_own_model_can_be_chosen(tmp_path: Path, model: str) -> None:
+    def script(request: ModelRequest) -> Reply:
+        if last_result(request) or "subagent" in first_text(request):
+            return (Say(request.model),)
+        return (delegated("x", background=False, model=model),)
+
+    async with board_desk(tmp_path, script) as desk:
+        desk.board.submit(1, "go")
+        await desk.board.wait(1)
+        assert desk.board.task(2).last_answer() == (model or "m")
 
 
 async def test_a_subagent_spends_a_share_and_gives_the_rest_back(tmp_path: Path) -> None:
