@@ -142,6 +142,7 @@ class Dispatcher:
             case Slash(line):
                 screen.print(CommandEcho(context.board.parts.redact_text(line)))
                 await self._slash(context, line)
+                context.branch.refresh()  # /undo, /redo, /worktree merge and others write files
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
                 context.branch.refresh()

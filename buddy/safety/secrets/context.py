@@ -185,6 +185,8 @@ def _is_secret(text: str, word: str, name: str, tail: re.Match[str], value: str)
         return False  # before anything that costs more: words of prose follow each other so
     if _is_placeholder(value) or _is_variable(name, value):
         return False
+    if name in {"PWD", "OLDPWD"} and value.startswith("/"):
+        return False  # the shell's working directory
     if word == "bearer":
         return not between and _looks_random(value, MIN_RANDOM_CHARS)
     if not between:

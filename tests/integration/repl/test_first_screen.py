@@ -15,6 +15,7 @@ from buddy.repl.input.completion import command_offers
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.blocks import TableBlock, Welcome
+from tests.fake_llm.script import call, reply
 from tests.support.sitting_desk import sitting
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))
@@ -75,6 +76,22 @@ async def test_the_branch_is_looked_at_again_only_when_it_may_have_changed() -> 
     assert seen == ["main", "main*"]
     watching.cancel()
     await asyncio.wait({watching})
+
+
+async def test_the_star_of_the_branch_follows_undo_and_redo(tmp_path: Path) -> None:
+    script = [
+        reply(call("read_file", path="a.txt")),
+        reply(call("edit_file", path="a.txt", old="alpha", new="beta")),
+        reply("Done."),
+    ]
+    async with sitting(tmp_path, script, "--permission-mode", "edit", a__txt="alpha\n") as desk:
+        branch = desk.context.branch
+        await desk.said("Change it", "Done.")
+        await desk.until(lambda: branch.text.endswith("*"), "a star after the edit")
+        await desk.said("/undo", "Undone")
+        await desk.until(lambda: not branch.text.endswith("*"), "no star after /undo")
+        await desk.said("/redo", "Redone")
+        await desk.until(lambda: branch.text.endswith("*"), "a star after /redo")
 
 
 async def test_a_branch_that_is_not_known_in_time_is_left_out() -> None:
