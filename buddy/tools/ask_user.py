@@ -139,7 +139,7 @@ class Questions:
 
     def _meant(self, text: str) -> tuple[OpenQuestion, str]:
         if not self._open:
-            raise Unanswered("no question is waiting")
+            raise Unanswered("no question is open")
         first, _, rest = text.partition(" ")
         number = whole_number(first)
         known = None if number is None else self._open.get(number)

@@ -78,7 +78,9 @@ async def test_a_blocked_host_is_opened_once_for_the_session_or_by_a_rule(
             desk.files(fetch__py=FETCH)
             async with on_terminal(desk, columns=110) as terminal:
                 await terminal.line("go")
-                await terminal.has_shown(f"the sandbox blocked the host {far}. Open that and run the command")
+                await terminal.has_shown(
+                    f"the sandbox blocked the host {far}. Allow that and run the command"
+                )
                 await terminal.has_shown(f"p always: {far} in this project's sandbox")
                 await asyncio.sleep(0.5)
                 await terminal.line(answer)

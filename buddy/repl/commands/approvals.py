@@ -1,4 +1,4 @@
-"""Commands about approvals and permissions. None of them takes a key away from the editor."""
+"""Commands about approvals and permissions."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from buddy.safety.shell.context import TRUSTED_PATH
 from buddy.tasks.approvals import OpenRequest
 
 _WORDS = re.compile(r"(?:(?P<which>all|\d+)(?!\w|\.\d))?\s*(?P<rest>.*)", re.DOTALL)
-"""`10m` and `allow it` name no request."""
+"""An optional request, then the rest: `10m` and `allow it` name no request."""
 
 
 def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
     waiting = context.board.inbox.waiting()
     if not waiting:
-        raise CommandError("No request waits for your approval.")
+        raise CommandError("No request is waiting for your approval.")
     if which == "all":
         return waiting
     if not which:
         return waiting[:1]
     number = whole_number(which)
-    found = tuple(request for request in waiting if request.number == number)
-    if not found:
+    matches = tuple(request for request in waiting if request.number == number)
+    if not matches:
         numbers = ", ".join(str(request.number) for request in waiting)
         raise CommandError(f"No request has the number {which[:30]}. Waiting: {numbers}.")
-    return found
+    return matches
 
 
 @command(family="approvals", usage="[N|all] [TIME]", completes=("request",))
 async def ok(context: Context, argument: str) -> None:
-    """Approve the oldest request (or N, or all). With a time: similar ones too, until then"""
+    """Approve the oldest request, request N or all; with a time, similar ones too until then"""
     parts = _WORDS.fullmatch(argument)
     which, rest = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
     until = time.time() + duration_s(rest) if rest else None
@@ -54,7 +54,7 @@ async def ok(context: Context, argument: str) -> None:
 
 @command(family="approvals", usage="[N|all] [WORDS]", completes=("request",))
 async def no(context: Context, argument: str) -> None:
-    """Deny the oldest request, one by its number, or all; the words go to the model"""
+    """Deny the oldest request, request N or all; the words go to the model"""
     parts = _WORDS.fullmatch(argument)
     which, words = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
     for request in _requests(context, which):
@@ -63,11 +63,11 @@ async def no(context: Context, argument: str) -> None:
 
 @command(family="approvals", usage="[ask|all|none|TIME]", choices=("ask", "all", "none", "10m"))
 async def approve(context: Context, argument: str) -> None:
-    """Show or set what answers every question of this session: ask me, yes to all (for a time), no to all"""
+    """Show or set the answer to every request of this session: ask me, all (for a time), none"""
     policy = context.session.policy
     word = argument.strip()
     if not word:
-        context.screen.print(NoteBlock("info", _standing(policy.approvals)))
+        context.screen.print(NoteBlock("info", _describe_approvals(policy.approvals)))
         return
     if word in ("ask", "all", "none"):
         policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
@@ -75,11 +75,11 @@ async def approve(context: Context, argument: str) -> None:
         policy.approve("all", time.time() + duration_s(word.removeprefix("all").strip()))
     context.board.inbox.reconsider()
     level = "info" if policy.approvals.kind == "ask" else "warning"
-    context.screen.print(NoteBlock(level, _standing(policy.approvals)))
+    context.screen.print(NoteBlock(level, _describe_approvals(policy.approvals)))
 
 
-def _standing(approvals: Approvals) -> str:
-    """Say what becomes of requests from now on."""
+def _describe_approvals(approvals: Approvals) -> str:
+    """Describe what happens to requests from now on."""
     until = "this session" if approvals.until is None else f"until {_clock(approvals.until)}"
     return {
         "ask": "Requests wait for your answer.",
@@ -89,7 +89,7 @@ def _standing(approvals: Approvals) -> str:
 
 
 def _clock(at: float) -> str:
-    """A time as `16:12`, with the date where it is not today."""
+    """Return a time as `16:12`, with the date unless it is today."""
     form = "%H:%M" if time.localtime(at)[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M"
     return time.strftime(form, time.localtime(at))
 
@@ -98,7 +98,7 @@ def _clock(at: float) -> str:
     family="approvals", usage="[plan|ask|edit|auto]", choices=("plan", "ask", "edit", "auto"), essential=True
 )
 async def mode(context: Context, argument: str) -> None:
-    """Show or set the permission mode (Shift+Tab goes through them)"""
+    """Show or set the permission mode (Shift+Tab switches it)"""
     policy = context.session.policy
     if argument:
         wanted = mode_by_name(argument)
@@ -114,7 +114,7 @@ async def mode(context: Context, argument: str) -> None:
 
 @command(family="approvals")
 async def plan(context: Context, argument: str) -> None:
-    """Read only: the plan mode"""
+    """Switch to the plan mode: read only"""
     await mode.run(context, "plan")
 
 
@@ -122,7 +122,7 @@ async def plan(context: Context, argument: str) -> None:
     family="approvals", usage="[log|test COMMAND|remove N]", choices=("log", "test", "remove"), essential=True
 )
 async def permissions(context: Context, argument: str) -> None:
-    """List rules and grants, the log of decisions, or try a command: which rule decided, and why"""
+    """List rules and grants, show the log of decisions, test a command, or remove a rule"""
     what, _, rest = argument.partition(" ")
     match what:
         case "" | "list":
@@ -152,29 +152,31 @@ def _list(context: Context) -> None:
         context.screen.print(TableBlock(("number", "from", "rule", "why"), tuple(rows)))
     if removable:
         context.screen.print(NoteBlock("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
-    context.screen.print(NoteBlock("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
+    context.screen.print(NoteBlock("info", f"Mode {policy.mode}. {_describe_approvals(policy.approvals)}"))
     for line in context.session.sandbox.status.lines():
         context.screen.print(NoteBlock("info", f"sandbox: {line}"))
 
 
 def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
-    """Grants and saved rules, by the numbers of the list."""
+    """Return grants and saved rules in the order of the list's numbers."""
     saved = (rule for rule in policy.rules.rules if rule.origin == "saved")
     return (*policy.grants, *saved, *policy.rules.unused)
 
 
-def _row(one: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
-    if isinstance(one, Rule):
-        return ("saved", one.shown, one.why if used else "not used: it names no project")
-    left = "" if one.until is None else f"{max(0, one.until - now):.0f} s left"
-    return ("session", one.rule.shown, left)
+def _row(entry: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
+    if isinstance(entry, Rule):
+        return ("saved", entry.shown, entry.why if used else "not used: it names no project")
+    left = "" if entry.until is None else f"{max(0, entry.until - now):.0f} s left"
+    return ("session", entry.rule.shown, left)
 
 
 def _log(context: Context) -> None:
     entries = list(context.session.policy.log)[-30:]
-    rows = tuple((_at(one), _decision(one), one.tool, one.subject, one.verdict.reason) for one in entries)
+    rows = tuple(
+        (_at(entry), _decision(entry), entry.tool, entry.subject, entry.verdict.reason) for entry in entries
+    )
     if not rows:
-        raise CommandError("nothing was decided yet")
+        raise CommandError("no call was decided yet")
     context.screen.print(TableBlock(("at", "decision", "tool", "about", "why"), rows))
 
 
@@ -190,7 +192,7 @@ async def _test(context: Context, text: str) -> None:
     if not text:
         raise CommandError("expected a command: /permissions test git push")
     policy = context.session.policy
-    verdict = await asyncio.to_thread(  # it walks through the workspace: keys go on meanwhile
+    verdict = await asyncio.to_thread(  # in a thread: it may walk through the workspace
         judge_command,
         text,
         context.boundary,
@@ -213,17 +215,17 @@ def _remove(context: Context, text: str) -> None:
     removable = _removable(policy)
     if not removable:
         raise CommandError(
-            "There is nothing to remove: no grant, no saved rule. Your own rules are in your buddy.toml."
+            "There is nothing to remove: no grant, no saved rule. Edit your own rules in your buddy.toml."
         )
     number = whole_number(text)
     if number is None or not 1 <= number <= len(removable):
         numbers = "1" if len(removable) == 1 else f"1 to {len(removable)}"
         raise CommandError(f"expected a number of /permissions ({numbers}), found {text[:30]!r}")
-    one = removable[number - 1]
-    if isinstance(one, Grant):
-        policy.revoke(one)
-        context.screen.print(NoteBlock("info", f"removed for this session: {one.rule.shown}"))
+    entry = removable[number - 1]
+    if isinstance(entry, Grant):
+        policy.revoke(entry)
+        context.screen.print(NoteBlock("info", f"removed for this session: {entry.rule.shown}"))
         return
-    context.board.parts.forget_rule(one)
-    policy.unlearn(one)
-    context.screen.print(NoteBlock("info", f"removed from your saved rules: {one.shown}"))
+    context.board.parts.forget_rule(entry)
+    policy.unlearn(entry)
+    context.screen.print(NoteBlock("info", f"removed from your saved rules: {entry.shown}"))

@@ -1,5 +1,5 @@
-"""A question on the side: answered from a copy of a conversation, without disturbing its turn and without
-becoming part of it."""
+"""A side question, answered from a copy of a conversation without disturbing its turn or becoming part of
+it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from buddy.tasks.summarise import count_aside
 from buddy.tasks.task import Task, copyable_length
 
 _ASIDE = (
-    "A question on the side, while the work goes on. Answer it briefly from what you already know of this "
-    "conversation. Do not call tools, and do not go on with the work.\n\n"
+    "This is a side question while the work goes on. Answer it briefly from what you already know from this "
+    "conversation. Do not call tools, and do not continue the work.\n\n"
 )
 
 
 @command(family="tasks", usage="[@N] QUESTION", aliases=("aside",))
 async def btw(context: Context, argument: str) -> None:
-    """Ask something on the side: the turn goes on, the conversation does not grow"""
+    """Ask a side question: the turn goes on, the conversation does not grow"""
     first, _, rest = argument.partition(" ")
     named = whole_number(first[1:]) if first.startswith("@") else None
     task = context.board.task(context.focus if named is None else named)
@@ -37,10 +37,10 @@ async def btw(context: Context, argument: str) -> None:
         try:
             answer = await run_cancellable(_answer(context, task, question), work.cancelled)
         except TurnCancelled:
-            context.screen.print(NoteBlock("info", f"btw: {question}: not answered, you ended it"))
+            context.screen.print(NoteBlock("info", f"btw: {question}: cancelled, not answered"))
             return
         except ProviderError as error:
-            raise CommandError(f"the question on the side was not answered: {error.message}") from error
+            raise CommandError(f"the side question was not answered: {error.message}") from error
     context.screen.print(NoteBlock("info", f"btw: {question}"), *closed_blocks(answer))
 
 
@@ -48,8 +48,8 @@ async def _answer(context: Context, task: Task, question: str) -> str:
     board = context.board
     access = board.parts.model(task.model)
     history = apply_compaction(task.compaction, task.history[: copyable_length(task.history)])
-    asked = board.message(_ASIDE + question, "prompt")
-    request = _request(context, access, (*history, asked))
+    message = board.message(_ASIDE + question, "prompt")
+    request = _request(context, access, (*history, message))
     reached = task.meter.reserve(task.meter.estimate(request), request.max_tokens or 0)
     if reached is not None:
         raise CommandError(reached.reason)
@@ -57,14 +57,14 @@ async def _answer(context: Context, task: Task, question: str) -> str:
     count_aside(board, task, task.meter.estimate(request), reply)
     answer = text_of(reply).strip()
     if not answer:
-        raise CommandError("the model gave no answer on the side; ask it as a prompt")
-    cleaned = board.parts.redact(board.message((Text(answer),), "prompt"))
-    return text_of(cleaned)
+        raise CommandError("the model did not answer the side question; send it as a prompt")
+    redacted = board.parts.redact(board.message((Text(answer),), "prompt"))
+    return text_of(redacted)
 
 
 def _request(context: Context, access: ModelAccess, history: tuple[Message, ...]) -> ModelRequest:
-    """As the task itself asks, tools included: servers refuse a history with calls without them, and the
-    cached beginning of the prompt stays the same."""
+    """Build the request as the task itself would, tools included: some servers refuse a history with calls
+    without them, and the prompt's cached prefix stays the same."""
     sampling = access.sampling
     return ModelRequest(
         model=access.model,

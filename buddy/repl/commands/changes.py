@@ -1,7 +1,7 @@
-"""Taking changes of files back, and applying them again.
+"""Commands that undo and redo changes of files.
 
-A command's change is what became different while it ran, and the person may have saved something meanwhile:
-where it ran for a while, what would be taken back is shown first, and files can be left out.
+A command's change is everything that changed while it ran, and the user may have saved a file meanwhile. So
+the change of a long command is shown before it is undone, and files can be left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from buddy.agent.formatting import whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.commands.tasks import task_number
+from buddy.repl.commands.tasks import task_id_of
 from buddy.repl.context import Context
 from buddy.repl.render.numbers import seconds
 from buddy.repl.view.blocks import NoteBlock, ToolCall
@@ -28,10 +28,10 @@ from buddy.tools.files.task_diff import diff_of
 from buddy.workspace.undo.log import UndoEntry
 
 SHOWN_FIRST_S = 3.0
-"""Nobody edits a file in the time a short command takes; what a longer one changed is shown first."""
+"""Changes of a command that ran longer are shown first; nobody saves a file during a shorter one."""
 MAX_NAMED = 8
 NOT_COVERED = " Files git ignores are not covered."
-_DEEDS = {
+_KINDS_OF_CHANGE = {
     "run_shell": "command",
     "edit_file": "edit",
     "write_file": "edit",
@@ -39,12 +39,12 @@ _DEEDS = {
     "delete_file": "deletion",
     "move_file": "move",
 }
-"""What people call a tool's change; others have the name of the tool."""
+"""Names for the changes of tools; other tools go by their own name."""
 
 
-class _Wanted(msgspec.Struct, frozen=True):
-    """Parameters of `/undo`: the task (None: any), whether to take back all of it, the number of the change
-    that was shown (0: none was), and the files to leave out."""
+class UndoSelection(msgspec.Struct, frozen=True):
+    """The parameters of `/undo`: the task (None: any), whether to undo all its changes, the id of the change
+    that was shown (0: none), and the files to leave out."""
 
     task_id: int | None
     everything: bool
@@ -53,122 +53,125 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command as typed, as far as it selects the change."""
+        """Return the command as typed, as far as it selects the change."""
         return "/undo" + (f" @{self.task_id}" if self.task_id else "") + (" all" if self.everything else "")
 
 
-@command(family="workspace", usage="[@N [all]] [yes NUMBER|without FILE]", essential=True)
+@command(family="workspace", usage="[@N [all]] [yes ID|without FILE…]", essential=True)
 async def undo(context: Context, argument: str) -> None:
-    """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
-    wanted = _wanted(context, argument)
+    """Undo the last change (of a task: /undo @3, all of it: /undo @3 all); your own edits stay"""
+    selection = _parse_selection(context, argument)
     await _forget_lost(context)
-    standing = await asyncio.to_thread(context.session.undo.entries, wanted.task_id)
-    last = standing if wanted.everything else standing[-1:]
-    if wanted.shown and standing and standing[-1].id != wanted.shown:
+    entries = await asyncio.to_thread(context.session.undo.entries, selection.task_id)
+    last = entries if selection.everything else entries[-1:]
+    if selection.shown and entries and entries[-1].id != selection.shown:
         raise CommandError(
-            f"the last change is another one now: {_named(context, standing[-1])}. Nothing was undone; "
-            f"{wanted.command} shows it"
+            f"the last change is a different one now: {_describe(context, entries[-1])}. Nothing was undone; "
+            f"{selection.command} shows it"
         )
-    if not (wanted.shown or wanted.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
-        await _offer(context, wanted, last)
+    if not (selection.shown or selection.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
+        await _offer(context, selection, last)
         return
-    await _take_back(context, wanted)
-    while wanted.everything and context.session.undo.entries(wanted.task_id):
-        await _take_back(context, wanted)
+    await _take_back(context, selection)
+    while selection.everything and context.session.undo.entries(selection.task_id):
+        await _take_back(context, selection)
 
 
-def _wanted(context: Context, argument: str) -> _Wanted:
+def _parse_selection(context: Context, argument: str) -> UndoSelection:
     words = argument.split()
-    number = task_number(context, words.pop(0)) if words and words[0].startswith("@") else None
-    everything = words[:1] == ["all"] and number is not None
+    task_id = task_id_of(context, words.pop(0)) if words and words[0].startswith("@") else None
+    everything = words[:1] == ["all"] and task_id is not None
     words = words[1:] if everything else words
     if words[:1] == ["without"] and len(words) > 1 and not everything:
-        return _Wanted(number, False, 0, _files(context, argument.partition("without")[2]))
+        return UndoSelection(task_id, False, 0, _files(context, argument.partition("without")[2]))
     shown = whole_number(words[1]) if len(words) == 2 and words[0] == "yes" else None
     if words and words != ["yes"] and shown is None:
         raise CommandError(
-            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes and the number that was shown, or "
-            f"(not after all) without and the files that stay as they are, found {argument!r}"
+            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes and the ID that was shown, or "
+            f"(not after all) without and the files to leave unchanged, found {argument!r}"
         )
-    return _Wanted(number, everything, shown or 0, ())
+    return UndoSelection(task_id, everything, shown or 0, ())
 
 
 def _files(context: Context, text: str) -> tuple[str, ...]:
     try:
         names = shlex.split(text)
     except ValueError as error:
-        raise CommandError(f"the names of the files can't be read: {error}") from error
+        raise CommandError(f"the file names can't be parsed: {error}") from error
     cwd = context.boundary.cwd
     return tuple(os.path.normpath(os.path.join(cwd, name)) for name in names)
 
 
-async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]) -> None:
-    """Nothing is done yet: the person sees what would be."""
+async def _offer(context: Context, selection: UndoSelection, entries: Sequence[UndoEntry]) -> None:
+    """Show what would be undone, without doing it."""
     cwd = context.boundary.cwd
-    shown = await asyncio.to_thread(diff_of, context.session.undo, entries, cwd)
-    title = f"To undo: {_said(context, entries)}"
+    diff = await asyncio.to_thread(diff_of, context.session.undo, entries, cwd)
+    title = f"To undo: {_describe_all(context, entries)}"
     call = Call("", "diff", "{}")
     context.screen.print(
-        ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
+        ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)
     )
     longest = max(entries, key=lambda entry: entry.seconds)
-    leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … keeps files as they are"
+    leave_out = (
+        "" if selection.everything else f" · {selection.command} without FILE … leaves files unchanged"
+    )
     context.screen.print(
         NoteBlock(
             "info",
-            f"Nothing is undone yet. The {_deed(longest)} ran for {seconds(longest.seconds)}: files you "
-            f"saved meanwhile count as its changes. {wanted.command} yes {entries[-1].id} undoes it"
+            f"Nothing is undone yet. The {_kind_of_change(longest)} ran for "
+            f"{seconds(longest.seconds)}: files you "
+            f"saved meanwhile count as its changes. {selection.command} yes {entries[-1].id} undoes it"
             f"{leave_out}",
         )
     )
 
 
-async def _take_back(context: Context, wanted: _Wanted) -> None:
-    log, locks, number = context.session.undo, context.session.locks, wanted.task_id
-    last = log.entries(number)
-    _refuse_strangers(context, wanted, last)
+async def _take_back(context: Context, selection: UndoSelection) -> None:
+    log, locks, task_id = context.session.undo, context.session.locks, selection.task_id
+    last = log.entries(task_id)
+    _check_left_out(context, selection, last)
     try:
         undone = await asyncio.to_thread(
-            log.undo, locks, number, merging=number is not None, without=wanted.without
+            log.undo, locks, task_id, merging=task_id is not None, without=selection.without
         )
     except ToolError as error:
-        by_hunks = number is None and last and "after that edit" in str(error)
+        by_hunks = task_id is None and last and "after that edit" in str(error)
         hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
-    named = _named(context, undone, wanted.without)
-    _tell_model(context, undone, "/undo", f"I took back {named} with /undo", "before")
-    said = f"Undone: {named}. /redo brings it back."
-    context.screen.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
+    description = _describe(context, undone, selection.without)
+    _tell_model(context, undone, "/undo", f"I took back {description} with /undo", "before")
+    sentence = f"Undone: {description}. /redo brings it back."
+    context.screen.print(NoteBlock("info", sentence + (NOT_COVERED if undone.effect else "")))
 
 
-def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[UndoEntry]) -> None:
-    """A file to leave out that isn't among the changed ones is a mistake, and the rest is not taken back."""
+def _check_left_out(context: Context, wanted: UndoSelection, standing: Sequence[UndoEntry]) -> None:
+    """Refuse a file to leave out that is not part of the change; nothing is undone then."""
     for path in wanted.without if standing else ():
         if path not in standing[-1].paths:
             name = visible(os.path.relpath(path, context.boundary.cwd))
             raise CommandError(
-                f"{name} is not among the files of that change: {_named(context, standing[-1])}"
+                f"{name} is not among the files of that change: {_describe(context, standing[-1])}"
             )
 
 
 @command(family="workspace", usage="[@N]")
 async def redo(context: Context, argument: str) -> None:
-    """Apply again what /undo took back"""
-    number = task_number(context, argument) if argument else None
+    """Redo what /undo undid"""
+    task_id = task_id_of(context, argument) if argument else None
     await _forget_lost(context)
     log, locks = context.session.undo, context.session.locks
     try:
-        redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
+        entry = await asyncio.to_thread(log.redo, locks, task_id, merging=task_id is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
-    named = _named(context, redone)
-    _tell_model(context, redone, "/redo", f"I applied again {named} with /redo", "after")
-    context.screen.print(NoteBlock("info", f"Redone: {named}."))
+    description = _describe(context, entry)
+    _tell_model(context, entry, "/redo", f"I applied again {description} with /redo", "after")
+    context.screen.print(NoteBlock("info", f"Redone: {description}."))
 
 
 def _tell_model(context: Context, entry: UndoEntry, command_: str, heading: str, side: str) -> None:
-    """Attach to the next prompt that the person took an edit back or applied it again; the newest word about
-    an edit replaces the one before."""
+    """Attach a note about the undo or redo to the next prompt; it replaces an earlier note about the same
+    change."""
     title = f"your {command_} of {_names(context, entry)}"
     text = f"The files are as they were {side} it."
     context.board.notes.offer(Note(f"undo-{entry.id}", entry.task_id, title, text, heading))
@@ -179,14 +182,14 @@ async def _forget_lost(context: Context) -> None:
         context.screen.print(NoteBlock("warning", said))
 
 
-def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
+def _describe_all(context: Context, entries: Sequence[UndoEntry]) -> str:
     if len(entries) == 1:
-        return _named(context, entries[0])
+        return _describe(context, entries[0])
     return f"{len(entries)} changes of task {entries[0].task_id}"
 
 
-def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
-    by = f"task {entry.task_id}'s {_deed(entry)}{_elsewhere(context, entry)}"
+def _describe(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
+    by = f"task {entry.task_id}'s {_kind_of_change(entry)}{_elsewhere(context, entry)}"
     return f"{_names(context, entry, without)} ({by})"
 
 
@@ -197,12 +200,12 @@ def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> s
     return ", ".join(paths[:MAX_NAMED]) + more
 
 
-def _deed(entry: UndoEntry) -> str:
-    return _DEEDS.get(entry.tool, entry.tool)
+def _kind_of_change(entry: UndoEntry) -> str:
+    return _KINDS_OF_CHANGE.get(entry.tool, entry.tool)
 
 
 def _elsewhere(context: Context, entry: UndoEntry) -> str:
-    """Name the tree that was changed when it is not the foreground task's; "" otherwise."""
+    """Name the changed tree unless it is the foreground task's."""
     here = context.boundary
     for tree in {task.workspace.worktree for task in context.board.tasks.values()}:
         if tree is not None and all(is_beneath(path, tree.path) for path in entry.paths):

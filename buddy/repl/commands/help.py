@@ -1,4 +1,4 @@
-"""Commands about the program itself: help, leaving."""
+"""Commands about buddy itself: help, leaving."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FIRST_WORDS = (
     "Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it."
 )
 EXAMPLES = (
-    ("more while it works", "Enter steers it at its next step, Tab (or /queue) waits until it is done"),
+    ("while it works", "Enter steers it at its next step, Tab (or /queue) sends after it is done"),
     ("a second task", "write tests for it & · @2 use pytest · /ps · /fg 2"),
     (
-        "it asks for an approval",
-        "y, a, p or n and Enter, when you are ready; no other key is taken for an answer",
+        "when it asks for approval",
+        "y, a, p or n and Enter, when you are ready; no other key answers",
     ),
     ("files, shell", "@path attaches a file, !command runs one and shares it, !!command keeps it private"),
     ("coming back", "/session, /resume, buddy resume --last"),
@@ -35,32 +35,35 @@ EXAMPLES = (
 
 
 def short_help(commands: Commands) -> tuple[Block, ...]:
-    """The help that fits a screen: the commands of every day, and the way to the others."""
-    rows = tuple((one.line(), one.help) for one in commands.all() if one.essential)
+    """Return the help that fits on a screen: everyday commands and where to find the rest."""
+    rows = tuple((entry.line(), entry.help) for entry in commands.all() if entry.essential)
     others = len(_present(commands)) - len(rows)
     more = f"/help all lists {others} more · /help NAME explains one · /help topics is the manual · ?: keys"
     return PlainText(FIRST_WORDS), TableBlock((), EXAMPLES), TableBlock((), rows), NoteBlock("hint", more)
 
 
 def help_tables(commands: Commands) -> tuple[TableBlock, ...]:
-    """All commands that do something, generated from the registry, one table a family."""
+    """Return the tables of all working commands, one per family."""
     tables: list[TableBlock] = []
     for family, title in FAMILIES.items():
-        rows = tuple((one.line(), one.help) for one in _present(commands) if one.family == family)
+        rows = tuple((entry.line(), entry.help) for entry in _present(commands) if entry.family == family)
         if rows:
             tables.append(TableBlock((title, ""), rows))
     return tuple(tables)
 
 
 def _present(commands: Commands) -> list[SlashCommand]:
-    """Commands without those that only say what this version lacks."""
-    return [one for one in commands.all() if not one.help.endswith("not in this version)")]
+    """Return the commands without those that only say what this version lacks."""
+    return [entry for entry in commands.all() if not entry.help.endswith("not in this version)")]
 
 
-def explained(commands: Commands, word: str) -> Sequence[Block]:
-    """The page of a topic, or a command and where the manual says more of it; a topic comes before a command
-    of its name, unless that is written with its slash. Raises `CommandError`."""
-    from buddy.extend.manual import NoSuchTopicError, find_topic  # here: few sessions read the manual
+def explain(commands: Commands, word: str) -> Sequence[Block]:
+    """Return a page of the manual, or a command and the page about it. A topic takes precedence over a
+    command of the same name unless it is written with a slash. Raises `CommandError`."""
+    from buddy.extend.manual import (  # imported here: few sessions read the manual
+        NoSuchTopicError,
+        find_topic,
+    )
 
     name = word.removeprefix("/")
     page = None
@@ -69,12 +72,12 @@ def explained(commands: Commands, word: str) -> Sequence[Block]:
     if page is not None and name == word and (name == page.name or name not in commands.names()):
         return closed_blocks(page.flowing())
     try:
-        one = commands.find(name)
+        entry = commands.find(name)
     except CommandError as error:
         raise CommandError(f"{error}; /help topics lists the pages of the manual") from error
-    also = f"\nalso: {', '.join('/' + alias for alias in one.aliases)}" if one.aliases else ""
-    command_ = PlainText(f"{one.line()}\n  {one.help}{also}")
-    return (command_, NoteBlock("hint", f"/help {find_topic(one.name).name} says more"))
+    also = f"\nalso: {', '.join('/' + alias for alias in entry.aliases)}" if entry.aliases else ""
+    command_ = PlainText(f"{entry.line()}\n  {entry.help}{also}")
+    return (command_, NoteBlock("hint", f"/help {find_topic(entry.name).name} says more"))
 
 
 @command(
@@ -84,12 +87,12 @@ def explained(commands: Commands, word: str) -> Sequence[Block]:
     completes=("topic", "command"),
 )
 async def help_(context: Context, argument: str) -> None:
-    """List the commands of every day or all of them; explain one, or show a page of the manual"""
+    """List the everyday commands, or all; explain a command, or show a page of the manual"""
     commands = builtin_commands()
     if argument == "all":
         context.screen.print(*help_tables(commands))
     elif argument:
-        context.screen.print(*await asyncio.to_thread(explained, commands, argument))
+        context.screen.print(*await asyncio.to_thread(explain, commands, argument))
     else:
         context.screen.print(*short_help(commands))
 

@@ -1,4 +1,4 @@
-"""Jobs as a table: what runs, and which ports it serves for whom."""
+"""Jobs as a table: their state, and the ports they serve."""
 
 from __future__ import annotations
 
@@ -9,25 +9,33 @@ from buddy.workspace.processes.jobs import Jobs, JobStatus
 from buddy.workspace.processes.process_tree import LeftCommand
 
 INSIDE_ONLY = (
-    "a port inside the sandbox is reached by commands there, not by your browser; an allow rule with "
+    "only commands inside the sandbox reach a port there, your browser does not; an allow rule with "
     'sandbox = "off" runs its command outside'
 )
 
 
 def job_blocks(
-    jobs: Jobs, found: Sequence[JobStatus], left: Sequence[LeftCommand] = ()
+    jobs: Jobs, statuses: Sequence[JobStatus], left: Sequence[LeftCommand] = ()
 ) -> tuple[TableBlock | NoteBlock, ...]:
-    """Describe jobs, and what an earlier run left. Blocks: it walks over all processes for their ports."""
+    """Return tables about jobs and the commands an earlier run left. Blocks: it walks over all processes for
+    their ports."""
     rows: list[tuple[str, ...]] = []
     inside_only = False
-    for one in found:
-        child = jobs.get(one.id).child
+    for status in statuses:
+        child = jobs.get(status.id).child
         ports = ", ".join(map(str, child.ports()))
         hidden = bool(ports and child.ports_inside)
         inside_only = inside_only or hidden
         serves = f"{ports} inside" if hidden else ports
         rows.append(
-            (str(one.id), one.state, f"{one.seconds:.0f} s", f"{one.bytes_written:,} B", serves, one.command)
+            (
+                str(status.id),
+                status.state,
+                f"{status.seconds:.0f} s",
+                f"{status.bytes_written:,} B",
+                serves,
+                status.command,
+            )
         )
     for number, command in enumerate(left, 1):
         rows.append(

@@ -1,4 +1,4 @@
-"""Commands about models and money."""
+"""Commands about models and costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TOKENS = 1_000_000_000_000
 
 @command(family="models", usage="[NAME]", completes=("model",), essential=True)
 async def model(context: Context, argument: str) -> None:
-    """Show or change the model of the task in front: a profile, or a model's name"""
+    """Show or change the model of the foreground task: a profile, or a model's name"""
     board = context.board
     if not argument:
         current = board.parts.model(board.task(board.focus).model)
@@ -28,7 +28,9 @@ async def model(context: Context, argument: str) -> None:
         usual = settings.api.model
         if usual and usual != current.name:
             rows.append(("", usual, "the default of your settings"))
-        rows += [(" ", name, one.model) for name, one in settings.models.items() if name != current.name]
+        rows += [
+            (" ", name, profile.model) for name, profile in settings.models.items() if name != current.name
+        ]
         listed = {row[1] for row in rows} | {current.model}
         for name in context.session.models.list_served(board.task(board.focus).model)[:MAX_SERVED]:
             if name not in listed:
@@ -36,9 +38,9 @@ async def model(context: Context, argument: str) -> None:
         context.screen.print(TableBlock(("", "profile", "model"), tuple(rows)))
         return
     if len(argument.split()) > 1:
-        raise CommandError(f"expected one profile or model, found {argument!r}; /models lists what there is")
+        raise CommandError(f"expected one profile or model, found {argument!r}; /models lists them")
     if problem := await context.session.models.problem(argument):
-        raise CommandError(f"the model stays as it is: {problem}")
+        raise CommandError(f"the model was not changed: {problem}")
     board.change_model(board.focus, argument)
     await asyncio.to_thread(context.session.save_model, argument)
     access = board.parts.model(argument)
@@ -50,12 +52,12 @@ async def model(context: Context, argument: str) -> None:
 async def models(context: Context, argument: str) -> None:
     """List the models buddy knows"""
     wanted = argument.lower().split()
-    found = [
+    matches = [
         info
         for info in context.session.models.catalogue().models.values()
         if all(word in info.id.lower() for word in wanted)
     ]
-    if not found:
+    if not matches:
         raise CommandError(f"no model has {argument!r} in its name")
     rows = tuple(
         (
@@ -64,16 +66,16 @@ async def models(context: Context, argument: str) -> None:
             "" if info.prices.input is None else f"${info.prices.input:g}",
             "" if info.prices.output is None else f"${info.prices.output:g}",
         )
-        for info in found[:40]
+        for info in matches[:40]
     )
     context.screen.print(TableBlock(("model", "context", "in/M", "out/M"), rows))
-    if len(found) > 40:
-        context.screen.print(NoteBlock("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
+    if len(matches) > 40:
+        context.screen.print(NoteBlock("hint", f"{len(matches) - 40} more; /models TEXT narrows it down"))
 
 
 @command(family="models", essential=True)
 async def cost(context: Context, argument: str) -> None:
-    """Show tokens and money, by task"""
+    """Show tokens and costs by task"""
     rows: list[tuple[str, ...]] = []
     for task in context.board.tasks.values():
         total = task.meter.total
@@ -90,9 +92,11 @@ async def cost(context: Context, argument: str) -> None:
         )
     context.screen.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
     dollars, known = session_cost(context.board)
-    unknown = "" if known else " (+: and what has no known price)" if dollars else " is known"
-    said = f"session: {words.tokens(context.board.spending()[1])} tokens, {words.cost(dollars, known=known)}"
-    context.screen.print(NoteBlock("info", said + unknown))
+    suffix = "" if known else " (+: plus models without a known price)" if dollars else " is known"
+    totals = (
+        f"session: {words.tokens(context.board.spending()[1])} tokens, {words.cost(dollars, known=known)}"
+    )
+    context.screen.print(NoteBlock("info", totals + suffix))
 
 
 def session_cost(board: TaskBoard) -> tuple[float, bool]:
@@ -105,67 +109,68 @@ def session_cost(board: TaskBoard) -> tuple[float, bool]:
 @command(family="models", usage="[@N] [DOLLARS|N tokens|off]")
 async def budget(context: Context, argument: str) -> None:
     """Show or set a limit for the session or a task: /budget 5, /budget 200k tokens, /budget @3 0.50"""
-    given = argument.split()
-    number = 0
-    if given and given[0].startswith("@"):
-        named = whole_number(given[0][1:])
+    arguments = argument.split()
+    task_id = 0
+    if arguments and arguments[0].startswith("@"):
+        named = whole_number(arguments[0][1:])
         if named is None:
-            raise CommandError(f"expected a task like @3, found {given[0][:40]!r}")
-        number = named
-        del given[0]
+            raise CommandError(f"expected a task like @3, found {arguments[0][:40]!r}")
+        task_id = named
+        del arguments[0]
     try:
-        now = context.board.budget(number)
-        if not given:
-            _show_budget(context, number, now)
+        current = context.board.budget(task_id)
+        if not arguments:
+            _show_budget(context, task_id, current)
             return
-        wanted = _budget(given, now)
-        _check_price(context, number, wanted)
-        context.board.set_budget(number, wanted)
+        limits = _budget(arguments, current)
+        _check_price(context, task_id, limits)
+        context.board.set_budget(task_id, limits)
     except TaskError as error:
         raise CommandError(str(error)) from error
-    context.screen.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(limits)}"))
 
 
-def _budget(given: list[str], now: Budget) -> Budget:
-    """The limits after a command: the one that was named is changed, the other stays."""
-    match given:
+def _budget(arguments: list[str], current: Budget) -> Budget:
+    """Return the limits after the command: the named one is changed, the other stays."""
+    match arguments:
         case ["off"]:
             return Budget(0.0, 0)
         case [amount] if amount[-1:].lower() in ("k", "m"):
             raise CommandError(f"expected a unit behind {amount[:20]}: /budget {amount[:20]} tokens")
         case [amount]:
-            return Budget(_dollars(amount.removeprefix("$")), now.max_tokens)
+            return Budget(_dollars(amount.removeprefix("$")), current.max_tokens)
         case [amount, ("tokens" | "token" | "tok")]:
-            return Budget(now.max_cost_usd, _tokens(amount))
+            return Budget(current.max_cost_usd, _tokens(amount))
         case [amount, ("dollars" | "dollar" | "usd" | "USD")]:
-            return Budget(_dollars(amount.removeprefix("$")), now.max_tokens)
+            return Budget(_dollars(amount.removeprefix("$")), current.max_tokens)
         case _:
             raise CommandError(
                 "expected an amount: /budget 5, /budget 200k tokens, /budget @3 0.50, /budget off"
             )
 
 
-def _check_price(context: Context, task_id: int, wanted: Budget) -> None:
-    """Refuse a limit in dollars where what is spent in dollars is not known."""
-    if not wanted.max_cost_usd:
+def _check_price(context: Context, task_id: int, limits: Budget) -> None:
+    """Refuse a limit in dollars when the costs are unknown."""
+    if not limits.max_cost_usd:
         return
     tasks = [context.board.task(task_id)] if task_id else list(context.board.tasks.values())
     unpriced = next((task for task in tasks if not task.closed and task.meter.is_unpriced), None)
     if unpriced is not None:
         raise CommandError(
-            f"task {unpriced.task_id}'s model has no known price, so a limit in dollars can't be kept; limit "
+            f"task {unpriced.task_id}'s model has no known price, so a limit in dollars would not "
+            f"work; limit "
             "tokens: /budget 200k tokens"
         )
 
 
-def _show_budget(context: Context, task_id: int, now: Budget) -> None:
+def _show_budget(context: Context, task_id: int, limits: Budget) -> None:
     if task_id:
         meter = context.board.task(task_id).meter
         dollars, tokens = meter.cost_usd, meter.total.input_tokens + meter.total.output_tokens
     else:
         dollars, tokens = context.board.spending()
     used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
-    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(now)}; {used}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(limits)}; {used}"))
 
 
 def _owner(task_id: int) -> str:
@@ -194,6 +199,6 @@ def _dollars(text: str) -> float:
         amount = float(text)
     except ValueError:
         raise CommandError(f"expected an amount of dollars, found {text[:40]!r}") from None
-    if not 0 <= amount <= MOST_DOLLARS:  # "nan" is neither above nor below anything
+    if not 0 <= amount <= MOST_DOLLARS:  # written this way, "nan" is refused too
         raise CommandError(f"expected 0 (no limit) to {MOST_DOLLARS:,} dollars, found {text[:40]!r}")
     return amount

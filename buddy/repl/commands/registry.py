@@ -1,5 +1,5 @@
 """The registry of slash commands. It finds every `@command` in the modules of this folder; help, completion
-and nearest names are read from it."""
+and suggestions read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from buddy.repl.context import Context
 Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]
 Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt", "topic"]
-"""What an argument names: the completion offers what there is of it."""
+"""What an argument names, for completion."""
 
 FAMILIES: Mapping[Family, str] = {
     "talk": "this program",
@@ -32,19 +32,21 @@ FAMILIES: Mapping[Family, str] = {
 """Families in the order of the help, with their headings."""
 
 NEAR = 0.7
-"""How much of a name has to be right: with less, /deleg would be /model."""
+"""Required similarity of a suggestion: with less, /deleg would suggest /model."""
 
 
 class CommandError(Exception):
-    """A command that can't be carried out; one sentence for the person."""
+    """A command that can't be carried out; one sentence for the user."""
 
 
 class SlashCommand(msgspec.Struct, frozen=True):
-    """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
-    written out, their prefixes don't work. `choices` completes the first argument; what the next one names
-    (the first, where there are no choices) is `completes`, and `then` completes the one after. `sends`: it
-    sends text, which must keep its order. `essential`: it belongs to the short help and is offered first;
-    `only_explains`: it does nothing but say what to do instead, and is offered last."""
+    """A declared command.
+
+    `usage` is what follows the name, "" for nothing; `destructive` commands need their full name. `choices`
+    completes the first argument, `completes` the next one (the first without choices), `then` the one after.
+    `sends` marks commands that send text, which must stay in order. `essential` ones are in the short help
+    and offered first; `only_explains` ones only say what to do instead, and are offered last.
+    """
 
     name: str
     family: Family
@@ -61,7 +63,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
     only_explains: bool = False
 
     def line(self) -> str:
-        """Name and usage."""
+        """Return name and usage."""
         return f"/{self.name}{' ' + self.usage if self.usage else ''}"
 
 
@@ -79,8 +81,8 @@ def command(
     essential: bool = False,
     only_explains: bool = False,
 ) -> Callable[[Run], SlashCommand]:
-    """Declare a command: an async function of (context, argument text). Its docstring's first line is its
-    help."""
+    """Declare a command: an async function of (context, argument text). The first line of its docstring is
+    its help."""
 
     def declare(function: Run) -> SlashCommand:
         doc = inspect.cleandoc(function.__doc__ or "").split("\n")[0]
@@ -106,41 +108,43 @@ def command(
 
 
 class Commands:
-    """Commands by name. Names and aliases are unique."""
+    """The commands by name. Names and aliases are unique."""
 
     def __init__(self, commands: Iterable[SlashCommand]) -> None:
         self._commands: dict[str, SlashCommand] = {}
         self._names: dict[str, SlashCommand] = {}
-        for one in commands:
-            self._commands[one.name] = one
-            for name in (one.name, *one.aliases):
+        for entry in commands:
+            self._commands[entry.name] = entry
+            for name in (entry.name, *entry.aliases):
                 if name in self._names:
                     raise ValueError(f"two commands are called /{name}")
-                self._names[name] = one
+                self._names[name] = entry
 
     def all(self) -> tuple[SlashCommand, ...]:
-        """All of them, in the order they were declared."""
+        """Return all commands in the order they were declared."""
         return tuple(self._commands.values())
 
     def names(self) -> tuple[str, ...]:
-        """All names and aliases."""
+        """Return all names and aliases."""
         return tuple(self._names)
 
     def find(self, name: str) -> SlashCommand:
-        """The command of a name, an alias, or a unique beginning. Raises `CommandError` with the nearest
+        """Return the command with this name, alias or unique prefix. Raises `CommandError` with the nearest
         name."""
         exact = self._names.get(name)
         if exact is not None:
             return exact
-        beginning = {one.name: one for key, one in self._names.items() if name and key.startswith(name)}
+        beginning = {entry.name: entry for key, entry in self._names.items() if name and key.startswith(name)}
         if len(beginning) == 1:
-            found = next(iter(beginning.values()))
-            if found.destructive:
-                raise CommandError(f"/{found.name} is destructive: type its full name")
-            return found
+            entry = next(iter(beginning.values()))
+            if entry.destructive:
+                raise CommandError(f"/{entry.name} is destructive: type its full name")
+            return entry
         if beginning:
-            raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")
-        swapped = [one for one in self._names if sorted(one) == sorted(name)]  # the same letters are nearest
+            raise CommandError(f"/{name} could be {', '.join(f'/{known}' for known in sorted(beginning))}")
+        swapped = [
+            known for known in self._names if sorted(known) == sorted(name)
+        ]  # swapped letters are the nearest
         near = swapped or difflib.get_close_matches(name, self._names, n=1, cutoff=NEAR)
         hint = f"; did you mean /{near[0]}?" if near else "; /help lists them"
         raise CommandError(f"there is no /{name}{hint}")
@@ -148,21 +152,23 @@ class Commands:
 
 def builtin_commands() -> Commands:
     """Return every command declared in a module of this folder, by family; those of a family's own module
-    come first."""
+    first."""
     order = list(FAMILIES)
-    found = sorted(_declared(), key=lambda one: (order.index(one[1].family), one[0] != one[1].family))
-    return Commands(one for _, one in found)
+    commands = sorted(
+        _find_declared(), key=lambda pair: (order.index(pair[1].family), pair[0] != pair[1].family)
+    )
+    return Commands(entry for _, entry in commands)
 
 
-def _declared() -> Iterator[tuple[str, SlashCommand]]:
-    """Module name and command, in the order of names and of declarations."""
+def _find_declared() -> Iterator[tuple[str, SlashCommand]]:
+    """Yield module name and command, by module name and order of declaration."""
     for file in sorted(os.listdir(os.path.dirname(__file__))):
         name, _, ending = file.partition(".")
         if ending != "py":
             continue
-        # By name, so that a new module needs no list. Nothing leaves this room: import-linter sees what the
-        # modules themselves import.
+        # By name, so that a new module needs no registration. Only this folder is imported: import-linter
+        # checks what the modules themselves import.
         module = importlib.import_module(f"{__package__}.{name}")
-        for one in vars(module).values():
-            if isinstance(one, SlashCommand) and one.run.__module__ == module.__name__:
-                yield name, one
+        for value in vars(module).values():
+            if isinstance(value, SlashCommand) and value.run.__module__ == module.__name__:
+                yield name, value

@@ -1,6 +1,5 @@
-"""Going back to before an earlier prompt: the conversation, the files, or both. The journal keeps what was
-said, and /redo applies again what was taken back; the person's own edits are never touched.
-"""
+"""Rewinding to before an earlier prompt: the conversation, the files, or both. The journal keeps the
+messages, and /redo redoes undone changes; the user's own edits are never touched."""
 
 from __future__ import annotations
 
@@ -44,28 +43,28 @@ async def rewind(context: Context, argument: str) -> None:
     if not argument:
         _list(context, task, points, entries)
         return
-    given = _ARGUMENT.fullmatch(argument)
-    if given is None or not 1 <= int(given["number"]) <= len(points):
+    match = _ARGUMENT.fullmatch(argument)
+    if match is None or not 1 <= int(match["number"]) <= len(points):
         raise CommandError(
             f"expected the number of a prompt, 1 to {len(points)}, and conversation, files or both; "
             f"found {argument!r}"
         )
     if task.running:
         raise CommandError(f"task {task.task_id} is running; cancel it first (Esc)")
-    said = len(task.history)
-    number, what = int(given["number"]), given["what"] or ""
+    length = len(task.history)
+    number, part = int(match["number"]), match["what"] or ""
     at = points[number - 1]
     changed = changes_since(task, at, entries)
-    if not what and changed:
+    if not part and changed:
         await _offer(context, number, changed)
         return
-    if what in ("files", "both"):
+    if part in ("files", "both"):
         await _take_back(context, task, number, changed)
-    if what != "files":
-        if task.running or len(task.history) != said:
-            raise CommandError(f"task {task.task_id} was sent something meanwhile; the conversation stays")
+    if part != "files":
+        if task.running or len(task.history) != length:
+            raise CommandError(f"task {task.task_id} got new text meanwhile; the conversation stays")
         await _go_back(context, task, at)
-        stay = "; files stay as they are" if what == "conversation" and changed else ""
+        stay = "; files stay as they are" if part == "conversation" and changed else ""
         context.screen.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
 
 
@@ -79,23 +78,26 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         for number, at in enumerate(points, 1)
     ]
     context.screen.print(TableBlock(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
-    context.screen.hint("/rewind N goes back to before that prompt, and puts it into the line again")
+    context.screen.hint("/rewind N goes back to before that prompt and puts it into the line")
 
 
-def changes_since(task: Task, at: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
-    """The task's changes of files that stand, from the first call after this message on."""
+def changes_since(task: Task, position: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
+    """Return the task's changes that are not undone, from the first call after this message on."""
     calls = {
-        call.id for one in task.history[at:] if isinstance(one, AssistantMessage) for call in calls_of(one)
+        call.id
+        for one in task.history[position:]
+        if isinstance(one, AssistantMessage)
+        for call in calls_of(one)
     }
     first = next((index for index, entry in enumerate(entries) if entry.call_id in calls), len(entries))
     return tuple(entries[first:])
 
 
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
-    """Files were changed since: what would be taken back is shown first, and nothing is done yet."""
+    """Show the changes that would be undone, without doing it."""
     cwd = context.boundary.cwd
-    shown = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
-    context.screen.print(_block(context, shown, f"changed since prompt {number}"))
+    diff = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
+    context.screen.print(_block(context, diff, f"changed since prompt {number}"))
     count = format_count(len(_paths(changed)), "file")
     context.screen.print(
         NoteBlock(
@@ -106,15 +108,15 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     )
 
 
-def _block(context: Context, shown: Diff, title: str) -> ToolCall:
+def _block(context: Context, diff: Diff, title: str) -> ToolCall:
     call = Call("", "diff", "{}")
-    return ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
+    return ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)
 
 
 async def _take_back(context: Context, task: Task, number: int, changed: tuple[UndoEntry, ...]) -> None:
-    """Take the changes back, the newest first. Where one can't be, those after it are, and it is said."""
+    """Undo the changes, newest first. If one fails, the newer ones stay undone and the error says so."""
     if not changed:
-        raise CommandError(f"task {task.task_id} has changed no file since prompt {number} that still stands")
+        raise CommandError(f"task {task.task_id} has no changes since prompt {number} that could be undone")
     undone: list[UndoEntry] = []
     for _ in changed:
         try:

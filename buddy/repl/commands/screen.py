@@ -17,13 +17,13 @@ _FENCE = re.compile(r"^ {0,3}```[^\n]*\n(.*?)^ {0,3}```", re.DOTALL | re.MULTILI
 
 @command(family="screen")
 async def clear(context: Context, argument: str) -> None:
-    """Empty the screen; the conversation stays"""
+    """Clear the screen; the conversation stays"""
     context.screen.clear()
 
 
 @command(family="screen")
 async def redraw(context: Context, argument: str) -> None:
-    """Draw the screen again"""
+    """Redraw the screen"""
     context.screen.redraw()
 
 
@@ -35,7 +35,7 @@ async def more(context: Context, argument: str) -> None:
 
 @command(family="screen", usage="[code]", choices=("code",), essential=True)
 async def copy(context: Context, argument: str) -> None:
-    """Copy the last answer to the clipboard, or (code) the last block of code in it"""
+    """Copy the last answer to the clipboard, or (code) its last block of code"""
     if argument not in ("", "code"):
         raise CommandError(f"expected /copy or /copy code, found {argument!r}")
     text = context.board.task(context.focus).last_answer()
@@ -44,11 +44,11 @@ async def copy(context: Context, argument: str) -> None:
     if argument:
         blocks = _FENCE.findall(text)
         if not blocks:
-            raise CommandError("there is no code in the last answer; /copy takes all of it")
+            raise CommandError("there is no code in the last answer; /copy copies all of it")
         text = blocks[-1]
     if len(text.encode()) > MAX_COPIED_BYTES:
         raise CommandError(
-            f"{len(text):,} characters are more than a terminal takes; /export FILE.md writes them"
+            f"{len(text):,} characters are too many for a terminal's clipboard; /export FILE.md writes them"
         )
     if not context.screen.copy(text):
         raise CommandError("this terminal has no clipboard; /export FILE.md writes a file")
@@ -57,13 +57,13 @@ async def copy(context: Context, argument: str) -> None:
 
 @command(family="screen")
 async def editor(context: Context, argument: str) -> None:
-    """Write the next prompt in $VISUAL or $EDITOR (Ctrl+G takes the line along)"""
+    """Write the next prompt in $VISUAL or $EDITOR (Ctrl+G opens it with the current line)"""
     context.screen.edit()
 
 
 @command(family="screen", usage="[auto|dark|light|plain]", choices=THEMES)
 async def theme(context: Context, argument: str) -> None:
-    """Choose the colours: for a dark or a light background, by it (auto), or none (plain)"""
+    """Choose the colours: for a dark or light background, by the background (auto), or none (plain)"""
     if argument in THEMES:
         context.screen.print(NoteBlock("info", await context.screen.theme(argument)))
         return
@@ -74,7 +74,7 @@ async def theme(context: Context, argument: str) -> None:
 
 @command(family="screen")
 async def log(context: Context, argument: str) -> None:
-    """Show where the log is and how it ends"""
+    """Show the path and the end of the log"""
     path = context.log_path
     if not path:
         raise CommandError("there is no log")
@@ -82,7 +82,7 @@ async def log(context: Context, argument: str) -> None:
 
 
 async def _tail(path: str) -> list[str]:
-    import aiofiles  # here: few sessions look at their log
+    import aiofiles  # imported here: few sessions look at their log
 
     async with aiofiles.open(path, "rb") as file:
         size = await file.seek(0, os.SEEK_END)

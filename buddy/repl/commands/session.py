@@ -1,4 +1,4 @@
-"""Commands about the session and the conversation: coming back, naming, emptying, shortening, exporting."""
+"""Commands about sessions and the conversation: resuming, naming, clearing, compacting, exporting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from buddy.tasks.summarise import CompactionFigures, compact_task, compaction_fi
     completes=("session",),
 )
 async def session(context: Context, argument: str) -> None:
-    """List the sessions of this folder, or go to another one"""
+    """List the sessions of this folder, or switch to another one"""
     what, _, rest = argument.partition(" ")
     match what:
         case "" | "list":
@@ -55,37 +55,40 @@ async def session(context: Context, argument: str) -> None:
 
 
 async def _list(context: Context) -> None:
-    found = await asyncio.to_thread(context.session.store.list)
-    rows = tuple(_row(one, here=one.session_id == context.session.session_id) for one in found[:30])
+    summaries = await asyncio.to_thread(context.session.store.list)
+    rows = tuple(
+        _row(summary, here=summary.session_id == context.session.session_id) for summary in summaries[:30]
+    )
     context.screen.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
-    context.screen.hint("/session resume ID goes to one")
+    context.screen.hint("/session resume ID switches to one")
     for _what, where in _worktrees(context):
-        context.screen.print(NoteBlock("hint", f"this session works in the worktree {where} too"))
+        context.screen.print(NoteBlock("hint", f"this session also works in the worktree {where}"))
 
 
-def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
-    marks = "" if here else one.marks()
-    what = f"{one.name or one.title}{f' ({marks})' if marks else ''}"
-    return ("▸" if here else " ", one.session_id, at, str(one.tasks), what)
+def _row(summary: SessionSummary, *, here: bool) -> tuple[str, ...]:
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.last_at))
+    marks = "" if here else summary.marks()
+    what = f"{summary.name or summary.title}{f' ({marks})' if marks else ''}"
+    return ("▸" if here else " ", summary.session_id, at, str(summary.tasks), what)
 
 
 async def _resume(context: Context, reference: str) -> None:
     if not reference:
         raise CommandError("Which session? /session resume ID, a name, or last. /session lists them.")
-    session_id = await _found(context, reference, but=context.session.session_id)
+    session_id = await _find_session(context, reference, but=context.session.session_id)
     if session_id == context.session.session_id:
-        raise CommandError("You are in that session.")
-    why = await asyncio.to_thread(_why_not, context, session_id)
-    if why:
+        raise CommandError("You are already in that session.")
+    obstacle = await asyncio.to_thread(_explain_obstacle, context, session_id)
+    if obstacle:
         raise CommandError(
-            f"{why}. /session show {session_id} shows it, /session fork {session_id} continues in a copy."
+            f"{obstacle}. /session show {session_id} shows it, /session fork {session_id} continues "
+            f"in a copy."
         )
     _leave_for(context, session_id)
 
 
-async def _found(context: Context, reference: str, *, but: str = "") -> str:
-    """The id of the session that is meant; "last" is the newest one but this."""
+async def _find_session(context: Context, reference: str, *, but: str = "") -> str:
+    """Return the id of the session; "last" is the newest one except `but`."""
     try:
         if reference == "last":
             return await asyncio.to_thread(_newest, context, but)
@@ -95,53 +98,51 @@ async def _found(context: Context, reference: str, *, but: str = "") -> str:
 
 
 def _newest(context: Context, but: str) -> str:
-    for one in context.session.store.list():
-        if not one.foreign and one.session_id != but:
-            return one.session_id
+    for summary in context.session.store.list():
+        if not summary.foreign and summary.session_id != but:
+            return summary.session_id
     raise SessionError("there is no other session in this folder")
 
 
-def _why_not(context: Context, session_id: str) -> str:
-    """Why a session can't be gone on with, "" when it can: asked before this one is left."""
-    for one in context.session.store.list():
-        if one.session_id == session_id:
-            if one.foreign:
+def _explain_obstacle(context: Context, session_id: str) -> str:
+    """Explain why a session can't be resumed, "" when it can; checked before this session is closed."""
+    for summary in context.session.store.list():
+        if summary.session_id == session_id:
+            if summary.foreign:
                 return f"Session {session_id} was not made by you on this machine"
-            if one.newer:
+            if summary.newer:
                 return f"Session {session_id} was written by a newer buddy"
-            if one.locked:
+            if summary.locked:
                 return f"Session {session_id} is open in another buddy"
     return ""
 
 
 async def _show(context: Context, reference: str) -> None:
-    """Look at a session without opening it."""
+    """Print a session without opening it."""
     if not reference:
         raise CommandError("Which session? /session show ID. /session lists them.")
     try:
         loaded = await asyncio.to_thread(context.session.store.read, reference)
     except (SessionError, FolderError, OSError) as error:
         raise CommandError(str(error)) from error
-    for one in loaded.tasks:
-        context.screen.print(TaskHeading(one.record.task_id, one.record.task.title))
-        kept, task = one.record, one.record.task
+    for saved in loaded.tasks:
+        context.screen.print(TaskHeading(saved.record.task_id, saved.record.task.title))
+        record, task = saved.record, saved.record.task
         copied, copy_of = task.copied, task.copy_of
         context.screen.print(
-            *blocks_of(kept.history, kept.task_id, kept.receipt, copied=copied, copy_of=copy_of)
+            *blocks_of(record.history, record.task_id, record.receipt, copied=copied, copy_of=copy_of)
         )
     context.screen.print(
-        NoteBlock(
-            "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."
-        )
+        NoteBlock("info", f"That was session {reference}, not opened. /session resume {reference} opens it.")
     )
 
 
 async def _fork(context: Context, reference: str) -> None:
-    """Go on in a copy of a session, this one by default."""
+    """Continue in a copy of a session, by default this one."""
     await context.session.writer.journal.flush()
-    wanted = await _found(context, reference) if reference else context.session.session_id
+    session_id = await _find_session(context, reference) if reference else context.session.session_id
     try:
-        copy = await asyncio.to_thread(context.session.store.fork, wanted)
+        copy = await asyncio.to_thread(context.session.store.fork, session_id)
     except (SessionError, FolderError) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
@@ -161,7 +162,7 @@ def _leave_for(context: Context, reference: str) -> None:
     if running:
         numbers = ", ".join(map(str, running))
         context.screen.print(
-            NoteBlock("warning", f"Cancelled: task {numbers}. After a resume, /continue goes on with it.")
+            NoteBlock("warning", f"Cancelled: task {numbers}. After a resume, /continue continues it.")
         )
     context.screen.switch_session(reference)
 
@@ -181,19 +182,19 @@ async def _delete(context: Context, reference: str) -> None:
 
 @command(family="session", usage="ID|NAME|last", completes=("session",), essential=True)
 async def resume(context: Context, argument: str) -> None:
-    """Go to another session of this folder"""
+    """Switch to another session of this folder"""
     await _resume(context, argument or "last")
 
 
 @command(family="session", usage="[ID]")
 async def fork(context: Context, argument: str) -> None:
-    """Go on in a copy of this session; the original stays as it is"""
+    """Continue in a copy of this session; the original stays unchanged"""
     await _fork(context, argument)
 
 
 @command(family="session", destructive=True, essential=True)
 async def new(context: Context, argument: str) -> None:
-    """Begin a new session; this one can be resumed"""
+    """Start a new session; this one can be resumed"""
     _new(context)
 
 
@@ -202,49 +203,54 @@ async def rename(context: Context, argument: str) -> None:
     """Name this session"""
     if not argument:
         raise CommandError("expected a name: /rename parser rewrite")
-    memory = context.session.writer
-    await memory.rename(name=argument, title=memory.state().title)
-    context.screen.hint(f"this session is called {argument!r}")
+    journal = context.session.writer
+    await journal.rename(name=argument, title=journal.state().title)
+    context.screen.hint(f"this session is now called {argument!r}")
 
 
 @command(family="session", destructive=True)
 async def reset(context: Context, argument: str) -> None:
-    """Empty the conversation in front; the journal keeps what was said"""
+    """Clear the foreground conversation; the journal keeps its messages"""
     context.board.reset(context.focus)
-    context.screen.print(NoteBlock("info", "Conversation emptied. The model starts without it."))
+    context.screen.print(NoteBlock("info", "Conversation cleared. The model starts without it."))
 
 
 @command(family="session", usage="[FOCUS|show|undo]", essential=True)
 async def compact(context: Context, argument: str) -> None:
-    """Let the model summarise the older part of the conversation; `show` shows it, `undo` takes it back"""
-    board, number = context.board, context.focus
+    """Summarise the older part of the conversation; `show` prints the summary, `undo` restores the full
+    text"""
+    board, task_id = context.board, context.focus
     if argument == "undo":
-        await uncompact_task(board, number)
-        context.screen.print(NoteBlock("info", "Compaction undone: the whole conversation is sent again."))
+        await uncompact_task(board, task_id)
+        context.screen.print(
+            NoteBlock("info", "Compaction undone: the model gets the whole conversation again.")
+        )
         return
     if argument == "show":
-        _show_compaction(context, compaction_figures(board.task(number)))
+        _show_compaction(context, compaction_figures(board.task(task_id)))
         return
     with context.own.register("/compact") as work:
         try:
-            await run_cancellable(compact_task(board, number, argument), work.cancelled)
+            await run_cancellable(compact_task(board, task_id, argument), work.cancelled)
         except TurnCancelled:
             context.screen.print(
-                NoteBlock("info", "Not compacted: you cancelled it. The whole conversation is sent.")
+                NoteBlock("info", "Not compacted: cancelled. The model gets the whole conversation.")
             )
             return
-    _show_compaction(context, compaction_figures(board.task(number)))
+    _show_compaction(context, compaction_figures(board.task(task_id)))
 
 
-def _show_compaction(context: Context, seen: CompactionFigures) -> None:
-    said = (
-        f"Compacted: the first {format_count(seen.messages, 'message')} went from {seen.tokens_before:,} to "
-        f"about {seen.tokens_after:,} tokens. {format_count(seen.kept, 'message')} (your words, the last "
+def _show_compaction(context: Context, figures: CompactionFigures) -> None:
+    sentence = (
+        f"Compacted: the first {format_count(figures.messages, 'message')} went from "
+        f"{figures.tokens_before:,} to "
+        f"about {figures.tokens_after:,} tokens. {format_count(figures.kept, 'message')} (your "
+        f"words, the last "
         "turns) stay as they were. /compact undo reverses it."
     )
-    context.screen.print(NoteBlock("info", said))
+    context.screen.print(NoteBlock("info", sentence))
     context.screen.print(
-        PlainText(seen.summary or "No summary was needed: only old tool results were left out.")
+        PlainText(figures.summary or "No summary was needed: only old tool results were left out.")
     )
 
 
@@ -256,32 +262,34 @@ async def context_(context: Context, argument: str) -> None:
     meter = task.meter
     kinds: dict[str, float] = {"system prompt and instructions": len(task.workspace.system) / 4}
     kinds["tools"] = (
-        sum(len(str(one.parameters)) + len(one.description) for one in parts.tools.list_all()) / 4
+        sum(len(str(tool.parameters)) + len(tool.description) for tool in parts.tools.list_all()) / 4
     )
     for message in task.history:
         kind = _kind(message)
         kinds[kind] = kinds.get(kind, 0) + message_tokens(message)
     limit = meter.window.limit
     used = meter.context_tokens or round(sum(kinds.values()))
-    shares = _shared(used, list(kinds.values()))
+    shares = _split_total(used, list(kinds.values()))
     rows = [
         (kind, words.tokens(count), f"{count / limit:.1%}") for kind, count in zip(kinds, shares, strict=True)
     ]
     rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
     context.screen.print(TableBlock(("what", "tokens", "of the window"), tuple(rows)))
-    counted = "The total is what the model counted; the rows are estimates."
-    context.screen.print(NoteBlock("hint", counted if meter.context_tokens else "All numbers are estimates."))
+    explanation = "The total is what the model counted; the rows are estimates."
+    context.screen.print(
+        NoteBlock("hint", explanation if meter.context_tokens else "All numbers are estimates.")
+    )
     for name in context.session.instruction_names:
         context.screen.print(NoteBlock("hint", f"instructions: {name}"))
-    kept = parts.cache.statistics()
-    if kept.hits or kept.misses:
-        said = f"tool results: {kept.hits:,} from the cache, {kept.misses:,} looked up"
-        context.screen.print(NoteBlock("hint", said))
+    statistics = parts.cache.statistics()
+    if statistics.hits or statistics.misses:
+        summary = f"tool results: {statistics.hits:,} from the cache, {statistics.misses:,} looked up"
+        context.screen.print(NoteBlock("hint", summary))
 
 
-def _shared(total: int, estimates: list[float]) -> list[int]:
-    """A total in whole parts as large beside each other as the estimates."""
+def _split_total(total: int, estimates: list[float]) -> list[int]:
+    """Split a total into whole numbers in proportion to the estimates."""
     scale = total / (sum(estimates) or 1)
     ends = [round(sum(estimates[:count]) * scale) for count in range(len(estimates) + 1)]
     return [after - before for before, after in pairwise(ends)]
@@ -315,7 +323,9 @@ async def export(context: Context, argument: str) -> None:
     )
     await _write_new(target, text)
     context.screen.print(NoteBlock("info", f"written: {target}"))
-    more = "" if argument else " /export FILE.html or FILE.json writes another form where you want it."
+    more = (
+        "" if argument else " /export FILE.html or FILE.json writes another format to a file of your choice."
+    )
     hint = f"Known secrets are left out; read it before you share it.{more}"
     context.screen.print(NoteBlock("hint", hint))
 
@@ -328,7 +338,7 @@ def _exports(context: Context) -> str:
 
 
 async def _write_new(target: str, text: str) -> None:
-    import aiofiles  # here: few sessions are exported
+    import aiofiles  # imported here: few sessions are exported
 
     def private(path: str, flags: int) -> int:
         return os.open(path, flags, 0o600)
@@ -337,7 +347,7 @@ async def _write_new(target: str, text: str) -> None:
         async with aiofiles.open(target, "x", encoding="utf-8", errors="replace", opener=private) as file:
             await file.write(text)
     except FileExistsError:
-        raise CommandError(f"{target} is there already; give another name") from None
+        raise CommandError(f"{target} already exists; choose another name") from None
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}") from error
 
@@ -353,10 +363,10 @@ async def status(context: Context, argument: str) -> None:
         ("saved", "yes" if session.writer.save_state.saved else f"NO: {session.writer.save_state.reason}"),
         ("workspace", context.boundary.root),
         *_worktrees(context),
-        ("trusted", "yes" if session.launch.trusted else "no (/trust says what of it would be in force)"),
+        ("trusted", "yes" if session.launch.trusted else "no (/trust shows what trusting would enable)"),
         ("model", _model(access)),
-        ("context", _filled(task.meter)),
-        ("used", _used(board)),
+        ("context", _describe_context(task.meter)),
+        ("used", _describe_usage(board)),
         ("mode", session.policy.mode),
         ("sandbox", "; ".join(session.sandbox.status.lines())),
         ("instructions", ", ".join(session.instruction_names) or "none"),
@@ -367,23 +377,24 @@ async def status(context: Context, argument: str) -> None:
 
 
 def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
-    """The worktrees of the session's tasks, with the branch each is on."""
-    found = {
+    """Return the worktrees of the session's tasks, with their branches."""
+    trees = {
         task.task_id: task.workspace.worktree
         for task in context.board.tasks.values()
         if task.workspace.worktree is not None and os.path.isdir(task.workspace.worktree.path)
     }
     return tuple(
-        ("worktree", f"{tree.display_path} (task {number}, {tree.branch})") for number, tree in found.items()
+        ("worktree", f"{tree.display_path} (task {task_id}, {tree.branch})")
+        for task_id, tree in trees.items()
     )
 
 
-def _filled(meter: TokenMeter) -> str:
+def _describe_context(meter: TokenMeter) -> str:
     used, limit = meter.context_tokens, meter.window.limit
     return f"{words.tokens(used)} of {words.tokens(limit)} tokens ({used / limit:.0%})"
 
 
-def _used(board: TaskBoard) -> str:
+def _describe_usage(board: TaskBoard) -> str:
     """Describe the session's usage; dollars as far as prices are known."""
     dollars, known = session_cost(board)
     return f"{words.tokens(board.spending()[1])} tokens, {words.cost(dollars, known=known)}"

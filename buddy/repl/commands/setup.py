@@ -1,4 +1,4 @@
-"""Commands about how buddy is set up: settings, keys, the machine, and what this version does not have."""
+"""Commands about the set-up: settings, keys, this machine, and features this version does not have."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SET = "(set)"
 
 @command(family="setup", usage="[all]", choices=("all",))
 async def config(context: Context, argument: str) -> None:
-    """Show the files the settings come from and what is in force (all: defaults too)"""
+    """Show the settings files and the settings in force (all: defaults too)"""
     session = context.session
     files = [*session.loaded.files] or ["no config file: all defaults (buddy init writes a commented one)"]
     if session.loaded.project and not session.launch.trusted:
         files.append(f"{session.loaded.project} (not trusted: ignored; /trust)")
-    given = dict(_flat(msgspec.to_builtins(session.settings)))
-    usual = dict(_flat(msgspec.to_builtins(Settings())))
+    current = dict(_flat(msgspec.to_builtins(session.settings)))
+    defaults = dict(_flat(msgspec.to_builtins(Settings())))
     rows = [
         f"{key} = {context.board.parts.redact_text(_as_toml(value))}"
-        for key, value in given.items()
-        if argument == "all" or value != usual.get(key)
+        for key, value in current.items()
+        if argument == "all" or value != defaults.get(key)
     ]
     context.screen.print(PlainText("\n".join(files)))
     if rows:
@@ -38,7 +38,7 @@ async def config(context: Context, argument: str) -> None:
 
 
 def _as_toml(value: object) -> str:
-    """A value as it would stand in the file."""
+    """Format a value as it would be written in the file."""
     match value:
         case None:
             return "(none)"
@@ -70,13 +70,13 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object
 
 @command(family="setup")
 async def doctor(context: Context, argument: str) -> None:
-    """Examine what works on this machine and what doesn't"""
+    """Check what works on this machine"""
     context.screen.print(await asyncio.to_thread(context.doctor))
 
 
 @command(family="setup", usage="[FOCUS]", sends=True, essential=True)
 async def init(context: Context, argument: str) -> None:
-    """Let the model look at the repository and write an AGENTS.md"""
+    """Let the model study the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
     text = render_template(await read_template("init.md"), {"focus": focus})
     await context.board.prompt(context.focus, text)
@@ -84,7 +84,7 @@ async def init(context: Context, argument: str) -> None:
 
 @command(family="setup", usage="DIR", completes=("path",), only_explains=True)
 async def cd(context: Context, argument: str) -> None:
-    """Say how to work in another directory"""
+    """Explain how to work in another directory"""
     where = context.boundary
     raise CommandError(
         f"This session belongs to {where.cwd}. To work elsewhere, leave, cd {argument or 'DIR'}, and start "
@@ -94,33 +94,34 @@ async def cd(context: Context, argument: str) -> None:
 
 @command(family="setup", name="add-dir", usage="DIR", completes=("path",), only_explains=True)
 async def add_dir(context: Context, argument: str) -> None:
-    """Say how to give access to a further directory"""
+    """Explain how to give access to another directory"""
     raise CommandError(
-        "Folders can be added only at the start. Leave, then run: "
+        "Folders can only be added at the start. Leave, then run: "
         f"buddy -r {context.session.session_id} --add-dir {argument or 'DIR'}"
     )
 
 
 @command(family="setup", usage="[PROFILE]", only_explains=True)
 async def login(context: Context, argument: str) -> None:
-    """Say how a key is stored"""
-    said = (
-        f"keys are not typed here, where they would reach the history: run  buddy login {argument}".rstrip()
+    """Explain how to store a key"""
+    advice = (
+        "don't type keys here, where they would be saved in the history: "
+        f"run  buddy login {argument}".rstrip()
     )
     context.screen.print(
-        NoteBlock("info", f"{said}  in another terminal; it counts from the next request on")
+        NoteBlock("info", f"{advice}  in another terminal; it is used from the next request on")
     )
 
 
 @command(family="setup", only_explains=True)
 async def logout(context: Context, argument: str) -> None:
-    """Say where keys are kept"""
-    said = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
-    context.screen.print(NoteBlock("info", f"{said}; buddy doctor shows what is used"))
+    """Show where keys are stored"""
+    sentence = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
+    context.screen.print(NoteBlock("info", f"{sentence}; buddy doctor shows what is used"))
 
 
 def _missing(name: str, what: str, instead: str) -> SlashCommand:
-    """Declare a command of other programs, so that somebody used to it reads why nothing happens."""
+    """Declare a command of other programs that explains what this version offers instead."""
 
     async def absent(context: Context, argument: str) -> None:
         raise CommandError(f"{what} are not in this version; {instead}")
@@ -130,6 +131,6 @@ def _missing(name: str, what: str, instead: str) -> SlashCommand:
 
 
 skills = _missing("skills", "skills", "AGENTS.md is read (/memory), and @file attaches any text")
-agents = _missing("agents", "subagent files", "`text &` starts a task of its own")
-hooks = _missing("hooks", "hooks", "rules say what runs and what asks (/permissions)")
-mcp = _missing("mcp", "MCP servers", "/tools lists what there is")
+agents = _missing("agents", "subagent files", "`text &` starts a background task")
+hooks = _missing("hooks", "hooks", "rules decide what runs and what asks (/permissions)")
+mcp = _missing("mcp", "MCP servers", "/tools lists the tools")

@@ -1,4 +1,4 @@
-"""Commands about tasks: what runs, where it is shown, how it ends."""
+"""Commands about tasks: listing, showing, ending."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHOWN_CHARS = 40
 
 
 def duration_s(text: str) -> float:
-    """ "90", "10m", "1.5h" in seconds: above 0, a year at most. Raises `CommandError`."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    """Return "90", "10m" or "1.5h" in seconds: above 0, at most a year. Raises `CommandError`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise CommandError(f"expected a time like 90s, 10m or 1h, found {_short(text)}")
-    seconds = float(found[1]) * _UNITS[found[2].lower() if found[2] else None]
+    seconds = float(match[1]) * _UNITS[match[2].lower() if match[2] else None]
     if not 0 < seconds <= LONGEST_S:
         raise CommandError(f"expected a time above 0 and up to a year, found {_short(text)}")
     return seconds
@@ -37,20 +37,20 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")
 
 
-def task_number(context: Context, text: str) -> int:
-    """The task a command means: its number, or the one in front. Raises `CommandError`."""
-    given = text.strip().removeprefix("@")
-    if not given:
+def task_id_of(context: Context, text: str) -> int:
+    """Return the id of the task a command names, by default the foreground task. Raises `CommandError`."""
+    word = text.strip().removeprefix("@")
+    if not word:
         return context.focus
-    number = whole_number(given)
-    if number is None:
-        raise CommandError(f"expected the number of a task, found {_short(given)}; /ps lists them")
-    return context.board.task(number).task_id
+    task_id = whole_number(word)
+    if task_id is None:
+        raise CommandError(f"expected the number of a task, found {_short(word)}; /ps lists them")
+    return context.board.task(task_id).task_id
 
 
 @command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
 async def ps(context: Context, argument: str) -> None:
-    """List the tasks and running jobs; -a also tasks that are closed"""
+    """List the tasks and running jobs; -a includes closed tasks"""
     board = context.board
     now = board.parts.clock.now()
     rows = [
@@ -74,59 +74,61 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
-    return (f"{where} {task.task_id}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
+    return (f"{where} {task.task_id}", state, tokens, cost, " · ".join((task.title, *_distinctions(task))))
 
 
 def _waits_for(context: Context, task: Task) -> str:
-    """Whom a running task waits for, "" when it works."""
+    """Return what a running task waits for, "" when it works."""
     asked = {request.task_id for request in context.board.inbox.waiting()}
     asked |= {question.task_id for question in context.session.questions.waiting()}
     if task.task_id in asked:
         return "waiting for you"
     below = [
-        one.task_id for one in context.board.tasks.values() if one.parent == task.task_id and one.running
+        child.task_id
+        for child in context.board.tasks.values()
+        if child.parent == task.task_id and child.running
     ]
     if task.state != "waiting" or not below:
         return ""
     return f"waiting for task {', '.join(map(str, below))}"
 
 
-def _apart(task: Task) -> list[str]:
-    """Describe how a task differs from those the user started in the project's own tree."""
+def _distinctions(task: Task) -> list[str]:
+    """Describe how a task differs from one the user started in the project's own tree."""
     tree = task.workspace.worktree
     apart = [f"subagent of {task.parent}"] if task.parent else []
     if tree is None:
         return apart
-    gone = "" if os.path.isdir(tree.path) else " (removed)"
-    return [*apart, f"worktree {tree.name}{gone}"]
+    suffix = "" if os.path.isdir(tree.path) else " (removed)"
+    return [*apart, f"worktree {tree.name}{suffix}"]
 
 
 @command(family="tasks", usage="N", completes=("task",), essential=True)
 async def fg(context: Context, argument: str) -> None:
-    """Show a task in front"""
+    """Bring a task to the foreground"""
     board = context.board
     others = [
         task.task_id for task in board.tasks.values() if task.task_id != board.focus and not task.closed
     ]
     if not argument and not others:
         raise CommandError("there is only this task")
-    number = task_number(context, argument) if argument else others[-1]
-    if number == board.focus:
-        context.screen.hint(f"task {number} is in front already")
+    task_id = task_id_of(context, argument) if argument else others[-1]
+    if task_id == board.focus:
+        context.screen.hint(f"task {task_id} is already in the foreground")
         return
-    task = board.task(number)
+    task = board.task(task_id)
     if task.closed:
-        raise CommandError(f"task {number} is closed; /ps lists those that are open")
-    left = board.task(board.focus)
-    if left.running:
-        board.to_background(left.task_id)
-    board.set_focus(number)
+        raise CommandError(f"task {task_id} is closed; /ps lists the open ones")
+    previous = board.task(board.focus)
+    if previous.running:
+        board.to_background(previous.task_id)
+    board.set_focus(task_id)
     context.screen.redraw()
-    if not task.running:  # what a running one did so far, the screen has kept
+    if not task.running:  # the screen has kept the output of a running task
         start = _start_of_last_turn(task.history)
         copied = max(task.copied - start, 0)
         context.screen.print(
-            *blocks_of(task.history[start:], number, task.receipt, copied=copied, copy_of=task.copy_of)
+            *blocks_of(task.history[start:], task_id, task.receipt, copied=copied, copy_of=task.copy_of)
         )
 
 
@@ -141,11 +143,11 @@ def _start_of_last_turn(history: list[Message]) -> int:
 
 @command(family="tasks", usage="[TEXT]", sends=True, essential=True)
 async def bg(context: Context, argument: str) -> None:
-    """Send the task in front to the background; with text: start it there as a new task"""
+    """Move the foreground task to the background; with text, start a new task there"""
     board = context.board
     named = whole_number(argument.removeprefix("@"))
     if named is not None and board.task(named).task_id != board.focus:
-        raise CommandError(f"task {named} is not in front; /fg {named} shows it there")
+        raise CommandError(f"task {named} is not in the foreground; /fg {named} brings it there")
     if argument and named is None:
         task = board.open(copy_of=board.focus)
         board.to_background(task.task_id)
@@ -155,38 +157,42 @@ async def bg(context: Context, argument: str) -> None:
             NoteBlock("info", f"task {task.task_id} started in the background: {task.title}")
         )
         return
-    left = board.task(board.focus)
-    if not left.running:
-        raise CommandError(f"task {left.task_id} is not running; /fg N shows another one")
-    fresh = board.open(copy_of=left.task_id)
-    board.to_background(left.task_id)
+    previous = board.task(board.focus)
+    if not previous.running:
+        raise CommandError(f"task {previous.task_id} is not running; /fg N switches to another one")
+    fresh = board.open(copy_of=previous.task_id)
+    board.to_background(previous.task_id)
     board.set_focus(fresh.task_id)
     context.screen.print(
-        NoteBlock("info", f"task {left.task_id} goes on in the background; this is task {fresh.task_id}")
+        NoteBlock(
+            "info", f"task {previous.task_id} continues in the background; this is task {fresh.task_id}"
+        )
     )
 
 
 @command(family="tasks", usage="[N]", destructive=True, completes=("task",), essential=True)
 async def kill(context: Context, argument: str) -> None:
-    """Cancel a task's turn and close the task; without a number the one in front, if it runs"""
+    """Cancel a task's turn and close the task; without N the foreground task, if it runs"""
     board = context.board
-    number = task_number(context, argument)
-    if not argument and not board.task(number).running:
-        raise CommandError(_which_to_kill(context, number))
-    if board.task(number).closed:
-        raise CommandError(f"task {number} is closed already")
-    if number == board.focus:
-        others = [task.task_id for task in board.tasks.values() if task.task_id != number and not task.closed]
+    task_id = task_id_of(context, argument)
+    if not argument and not board.task(task_id).running:
+        raise CommandError(_which_to_kill(context, task_id))
+    if board.task(task_id).closed:
+        raise CommandError(f"task {task_id} is already closed")
+    if task_id == board.focus:
+        others = [
+            task.task_id for task in board.tasks.values() if task.task_id != task_id and not task.closed
+        ]
         board.set_focus(others[-1] if others else board.open().task_id)
-    await board.kill(number)
-    task = board.task(number)
-    gone = await board.workspaces.clean_up_after(task)
-    left = f"; {task.worktree_state or gone}" if task.worktree_state or gone else ""
-    context.screen.print(NoteBlock("info", f"task {number} is closed{left}"))
+    await board.kill(task_id)
+    task = board.task(task_id)
+    notice = await board.workspaces.clean_up_after(task)
+    left = f"; {task.worktree_state or notice}" if task.worktree_state or notice else ""
+    context.screen.print(NoteBlock("info", f"task {task_id} is closed{left}"))
 
 
 def _which_to_kill(context: Context, task_id: int) -> str:
-    """Nothing runs in front: what could be meant."""
+    """Explain that the foreground task does not run, and name those that do."""
     title = context.board.task(task_id).title
     named = f" ({title})" if title else ""
     running = [f"{task.task_id}" for task in context.board.tasks.values() if task.running]
@@ -198,27 +204,27 @@ def _which_to_kill(context: Context, task_id: int) -> str:
 async def timeout(context: Context, argument: str) -> None:
     """Cancel a task's turn after a time"""
     first, _, rest = argument.partition(" ")
-    number, text = (task_number(context, first), rest) if rest else (context.focus, first)
+    task_id, text = (task_id_of(context, first), rest) if rest else (context.focus, first)
     if not text:
         raise CommandError("expected a time: /timeout 10m, /timeout 3 90s, /timeout off")
     seconds = 0.0 if text.strip() in ("off", "0") else duration_s(text)
-    context.board.set_timeout(number, seconds)
-    said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
-    context.screen.hint(f"task {number} {said}")
+    context.board.set_timeout(task_id, seconds)
+    effect = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
+    context.screen.hint(f"task {task_id} {effect}")
 
 
 @command(family="tasks", usage="[N]", completes=("task",))
 async def wait(context: Context, argument: str) -> None:
-    """Say when a task is done (the prompt stays free)"""
-    number = task_number(context, argument)
-    outcome = await context.board.wait(number)
-    said = words.state(outcome.outcome) if outcome is not None else "not running"
-    context.screen.print(NoteBlock("info", f"task {number}: {said}"))
+    """Report when a task is done (the prompt stays free)"""
+    task_id = task_id_of(context, argument)
+    outcome = await context.board.wait(task_id)
+    state = words.state(outcome.outcome) if outcome is not None else "not running"
+    context.screen.print(NoteBlock("info", f"task {task_id}: {state}"))
 
 
 @command(family="tasks", usage="TEXT", sends=True)
 async def queue(context: Context, argument: str) -> None:
-    """Send text to the task in front after its turn"""
+    """Send text to the foreground task after its turn"""
     if not argument:
         raise CommandError("expected the text to queue: /queue then run the tests")
     expanded = await context.session.expand(context.focus, argument)
@@ -230,32 +236,32 @@ async def steer(context: Context, argument: str) -> None:
     """Send text to a running task at its next step"""
     first, _, rest = argument.partition(" ")
     named = whole_number(first) if rest else None
-    number, text = (context.focus, argument) if named is None else (named, rest)
+    task_id, text = (context.focus, argument) if named is None else (named, rest)
     if not text:
         raise CommandError("expected the text: /steer use pytest, /steer 2 use pytest")
-    expanded = await context.session.expand(number, text)
-    await context.board.prompt(number, expanded.parts)
+    expanded = await context.session.expand(task_id, text)
+    await context.board.prompt(task_id, expanded.parts)
 
 
 @command(family="tasks", name="continue", usage="[N]", aliases=("cont",), completes=("task",))
 async def continue_(context: Context, argument: str) -> None:
-    """Go on with a task that was paused, cut off or cancelled"""
-    context.board.continue_task(task_number(context, argument))
+    """Continue a task that was paused, cut off or cancelled"""
+    context.board.continue_task(task_id_of(context, argument))
 
 
 @command(family="tasks", usage="[N] [now]", completes=("task",))
 async def retry(context: Context, argument: str) -> None:
-    """Ask the model again after a failure; now: without waiting for its limit"""
+    """Repeat the request after a failure; now: without waiting for the rate limit"""
     words = argument.split()
     now = "now" in words
-    number = task_number(context, " ".join(word for word in words if word != "now"))
-    task = context.board.task(number)
-    waits = now and context.board.retry_now(number)
+    task_id = task_id_of(context, " ".join(word for word in words if word != "now"))
+    task = context.board.task(task_id)
+    was_waiting = now and context.board.retry_now(task_id)
     if now and task.running:
-        if not waits:
-            raise CommandError(f"task {number} is not waiting to retry")
-        context.screen.hint("asking now")
+        if not was_waiting:
+            raise CommandError(f"task {task_id} is not waiting to retry")
+        context.screen.hint("retrying now")
         return
     if task.state not in ("failed", "paused", "cancelled"):
-        raise CommandError(f"task {number} did not fail; there is nothing to retry")
-    context.board.continue_task(number)
+        raise CommandError(f"task {task_id} did not fail; there is nothing to retry")
+    context.board.continue_task(task_id)

@@ -20,35 +20,35 @@ DAY_S = 24 * 3600.0
 
 @command(family="workspace", usage="[list|last|NAME|ID]", choices=("list", "last"))
 async def restore(context: Context, argument: str) -> None:
-    """List what was deleted and is in the trash; put one thing (or the last) back where it was"""
+    """List the deleted files in the trash, or restore one (or the last) to its place"""
     trash = context.board.task(context.focus).services.services.get(Trash)
     if not isinstance(trash, Trash):
         raise CommandError("there is no trash here")
-    wanted = argument.strip()
-    if wanted in ("", "list"):
-        await _listed(context, trash)
+    name = argument.strip()
+    if name in ("", "list"):
+        await _list(context, trash)
         return
-    which = "" if wanted == "last" else wanted
-    if "/" in which:
-        which = os.path.normpath(os.path.join(context.boundary.cwd, which))
+    reference = "" if name == "last" else name
+    if "/" in reference:
+        reference = os.path.normpath(os.path.join(context.boundary.cwd, reference))
     try:
-        found = await asyncio.to_thread(trash.restore, which)
+        deletion = await asyncio.to_thread(trash.restore, reference)
     except ToolError as error:
         raise CommandError(f"{error}; /restore lists what is there") from error
     except OSError as error:
-        raise CommandError(f"could not put it back: {error.strerror or error}") from error
+        raise CommandError(f"could not restore it: {error.strerror or error}") from error
     context.board.parts.cache.clear()
-    context.screen.print(NoteBlock("info", f"put back: {_shown(context, found.real)}"))
+    context.screen.print(NoteBlock("info", f"restored: {_display_path(context, deletion.real)}"))
 
 
-async def _listed(context: Context, trash: Trash) -> None:
+async def _list(context: Context, trash: Trash) -> None:
     found = await asyncio.to_thread(trash.list)
     if not found:
         raise CommandError("the trash is empty")
     rows = tuple(
         (
             one.id,
-            _shown(context, one.real),
+            _display_path(context, one.real),
             f"task {one.task_id}" if one.task_id else "",
             format_size(one.size_bytes),
             _when(one.deleted_at, time.time()),
@@ -58,7 +58,7 @@ async def _listed(context: Context, trash: Trash) -> None:
     context.screen.print(TableBlock(("id", "what", "by", "size", "when"), rows))
 
 
-def _shown(context: Context, real: str) -> str:
+def _display_path(context: Context, real: str) -> str:
     return os.path.relpath(real, context.boundary.cwd)
 
 

@@ -1,4 +1,4 @@
-"""Commands about the workspace: what changed, questions about it, tools, trust."""
+"""Commands about the workspace: changes, questions, tools, trust, jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from buddy.agent.tool import ToolContext, ToolError
 from buddy.extend.plugins.loader import PluginTools
 from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.commands.tasks import task_number
+from buddy.repl.commands.tasks import task_id_of
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.tools.ask_user import Unanswered
@@ -25,9 +25,9 @@ NO_COMMIT = "## No commits yet"
 
 @command(family="workspace", usage="[PATH|@N]", completes=("path",), essential=True)
 async def diff(context: Context, argument: str) -> None:
-    """Show what changed since the last commit, or (@3) what a task changed"""
+    """Show the changes since the last commit, or (@3) those of a task"""
     if argument.startswith("@"):
-        await _diff_of_task(context, task_number(context, argument))
+        await _diff_of_task(context, task_id_of(context, argument))
         return
     task = context.board.task(context.focus)
     call_context = ToolContext(task.task_id, "", lambda _text: None, asyncio.Event(), task.services.services)
@@ -41,7 +41,7 @@ async def diff(context: Context, argument: str) -> None:
     new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
     call = Call("", "git_diff", "{}")
     if new:
-        context.screen.print(NoteBlock("info", f"new, not in git yet: {', '.join(new)}"))
+        context.screen.print(NoteBlock("info", f"new, not yet in git: {', '.join(new)}"))
     if added.files:
         context.screen.print(
             ToolCall(call, "new files", "low", "ok", "", added, 0.0, cached=False, task_id=context.focus)
@@ -66,7 +66,7 @@ async def diff(context: Context, argument: str) -> None:
 async def _diff_of_task(context: Context, task_id: int) -> None:
     shown = await asyncio.to_thread(task_diff, context.session.undo, task_id, context.boundary.cwd)
     if not shown.files:
-        raise CommandError(f"task {task_id} has changed nothing that stands")
+        raise CommandError(f"task {task_id} has no changes that could be shown")
     call = Call("", "diff", "{}")
     title = f"diff of task {task_id}"
     context.screen.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=task_id))
@@ -74,26 +74,26 @@ async def _diff_of_task(context: Context, task_id: int) -> None:
 
 @command(family="tasks", usage="[N] ANSWER", completes=("question",))
 async def answer(context: Context, argument: str) -> None:
-    """Answer a question of a model: an option's number or your words"""
+    """Answer a question of a model with an option's number or your own words"""
     questions = context.session.questions
     if not argument.strip():
         waiting = questions.waiting()
         if not waiting:
-            raise CommandError("no question is waiting")
-        context.screen.print(PlainText("\n".join(one.text() for one in waiting)))
+            raise CommandError("no question is open")
+        context.screen.print(PlainText("\n".join(entry.text() for entry in waiting)))
         return
     try:
-        answered = questions.answer(_addressed(context, argument.strip()))
+        question = questions.answer(_add_number(context, argument.strip()))
     except Unanswered as error:
         raise CommandError(str(error)) from error
-    context.screen.hint(f"answered question {answered.number} of task {answered.task_id}")
+    context.screen.hint(f"answered question {question.number} of task {question.task_id}")
 
 
-def _addressed(context: Context, text: str) -> str:
-    """Put the number of the front task's question before an answer that names none of several."""
+def _add_number(context: Context, text: str) -> str:
+    """Add the number of the foreground task's question to an answer that names none of several."""
     waiting = context.session.questions.waiting()
     first = text.split(None, 1)[0]
-    front = [one for one in waiting if one.task_id == context.focus]
+    front = [question for question in waiting if question.task_id == context.focus]
     if len(waiting) < 2 or not front or first.isdecimal():
         return text
     return f"{front[0].number} {text}"
@@ -101,7 +101,7 @@ def _addressed(context: Context, text: str) -> str:
 
 @command(family="workspace", usage="[reload]", choices=("reload",))
 async def tools(context: Context, argument: str) -> None:
-    """List the tools: risk, category, source; reload: look at .buddyx/ext again"""
+    """List the tools: risk, category, source; reload: load .buddyx/ext again"""
     if argument.strip() == "reload":
         await _reload_tools(context)
         return
@@ -113,7 +113,7 @@ async def tools(context: Context, argument: str) -> None:
 
 
 def _first_sentence(text: str) -> str:
-    """The lines of a description are as long as its source's, not as what they say."""
+    """Return the first sentence without the line breaks of the source."""
     first, end, _rest = " ".join(text.split()).partition(". ")
     return first + end.rstrip()
 
@@ -122,14 +122,14 @@ async def _reload_tools(context: Context) -> None:
     plugins = context.board.task(context.focus).services.services.get(PluginTools)
     if not isinstance(plugins, PluginTools):
         raise CommandError("there are no plug-ins here")
-    done = await asyncio.to_thread(plugins.load)
-    for problem in done.problems:
+    result = await asyncio.to_thread(plugins.load)
+    for problem in result.problems:
         context.screen.print(NoteBlock("warning", problem))
     if not plugins.trusted:
         raise CommandError(f"{plugins.folder} is not loaded until you trust this folder (/trust)")
-    said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
-    said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
-    context.screen.print(NoteBlock("info", "; ".join(said) or "plug-ins: nothing changed"))
+    parts = [f"new or changed: {', '.join(result.added)}"] if result.added else []
+    parts += [f"removed: {', '.join(result.removed)}"] if result.removed else []
+    context.screen.print(NoteBlock("info", "; ".join(parts) or "plug-ins: nothing changed"))
 
 
 @command(family="workspace", usage="[show|once|always|no]", choices=("show", "once", "always", "no"))
@@ -144,7 +144,7 @@ async def trust(context: Context, argument: str) -> None:
         return
     running = [str(task.task_id) for task in context.board.tasks.values() if task.running]
     if running:
-        said = f"task {', '.join(running)} is running, so it holds from the next session on (/new)"
+        said = f"task {', '.join(running)} is running, so this takes effect in the next session (/new)"
         context.screen.print(NoteBlock("info", said))
     else:
         context.screen.reopen(answer.changes == "once")
@@ -152,36 +152,36 @@ async def trust(context: Context, argument: str) -> None:
 
 @command(family="workspace", usage="[stop N]", choices=("stop",))
 async def jobs(context: Context, argument: str) -> None:
-    """List the commands that run in the background, or end one"""
-    left = await asyncio.to_thread(left_commands, context.session.session_id)
+    """List the commands that run in the background, or stop one"""
+    leftovers = await asyncio.to_thread(left_commands, context.session.session_id)
     if argument:
-        await _stop_job(context, argument, left)
+        await _stop_job(context, argument, leftovers)
         return
-    found = context.session.jobs.all()
-    if not found and not left:
+    statuses = context.session.jobs.all()
+    if not statuses and not leftovers:
         raise CommandError("no job is running")
-    context.screen.print(*await asyncio.to_thread(job_blocks, context.session.jobs, found, left))
+    context.screen.print(*await asyncio.to_thread(job_blocks, context.session.jobs, statuses, leftovers))
 
 
 async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ...]) -> None:
-    names = {f"left{number}": one for number, one in enumerate(left, 1)}
-    running = [str(one.id) for one in context.session.jobs.all() if one.state != "ended"]
+    names = {f"left{number}": command for number, command in enumerate(left, 1)}
+    running = [str(job.id) for job in context.session.jobs.all() if job.state != "ended"]
     word, _, name = argument.partition(" ")
     name = name.strip()
     if word != "stop" or (name not in names and name not in running):
-        known = ", ".join((*running, *names)) or "none runs"
+        known = ", ".join((*running, *names)) or "none"
         raise CommandError(f"expected /jobs stop and a job, found {argument[:40]!r}; jobs: {known}")
     if name in running:
         await context.session.jobs.stop(int(name))
         return  # its end is announced
     survivors = await end_left(names[name])
     if survivors is not None:
-        raise CommandError(f"the system does not end {survivors.pids}: {survivors.command}")
+        raise CommandError(f"the system could not end {survivors.pids}: {survivors.command}")
     context.screen.print(NoteBlock("info", f"ended: {names[name].command}"))
 
 
 @command(family="workspace")
 async def memory(context: Context, argument: str) -> None:
-    """Show the instruction files the model was given"""
+    """Show the instruction files the model got"""
     names = context.session.instruction_names
     context.screen.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))

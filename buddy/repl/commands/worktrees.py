@@ -1,4 +1,4 @@
-"""The command about worktrees: a task in one of its own, and what becomes of what it did there."""
+"""The command about worktrees: a task in its own worktree, and merging or removing its changes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|
 
 
 CARRY = "--carry "
-"""Before the text of a task that starts with what is not committed yet."""
+"""Before the text of a task whose worktree gets the uncommitted changes."""
 _WORDS = {"discard": "drop", "protected": "merge"}
-"""What may stand at the end of which."""
+"""The subcommand that accepts each last word."""
 
 
 @command(
@@ -39,19 +39,21 @@ _WORDS = {"discard": "drop", "protected": "merge"}
     sends=True,
 )
 async def worktree(context: Context, argument: str) -> None:
-    """Start a task in a git worktree of its own; without text list them; show, bring over or remove one"""
+    """Start a task in its own git worktree; without text list them; show, merge or remove one"""
     about = _ABOUT().fullmatch(argument.strip())
     try:
         if not argument.strip():
-            await _listed(context)
+            await _list(context)
         elif argument.strip() == CARRY.strip():
             raise CommandError("expected a prompt: /worktree --carry TEXT")
         elif about is None:
-            await _started(context, argument.strip())
+            await _start(context, argument.strip())
         elif not about[2] or _WORDS.get(about[3], about[1]) != about[1]:
-            raise CommandError(f"expected /worktree {about[1]} N, N being a task or the name of a worktree")
+            raise CommandError(
+                f"expected /worktree {about[1]} N, where N is a task or the name of a worktree"
+            )
         else:
-            tree, task = _meant(context, about[2])
+            tree, task = _find_worktree(context, about[2])
             match about[1]:
                 case "diff":
                     await _diff(context, tree)
@@ -63,10 +65,10 @@ async def worktree(context: Context, argument: str) -> None:
         raise CommandError(str(error)) from error
 
 
-async def _started(context: Context, text: str) -> None:
+async def _start(context: Context, text: str) -> None:
     board = context.board
     words = text.removeprefix(CARRY).strip()
-    tree, more = await board.workspaces.make(words, carrying=text.startswith(CARRY))
+    tree, notice = await board.workspaces.make(words, carrying=text.startswith(CARRY))
     try:
         task = board.open(copy_of=board.focus, worktree=tree.name)
     except ConfigError:
@@ -77,22 +79,22 @@ async def _started(context: Context, text: str) -> None:
     for note in expanded.notes:
         context.screen.print(NoteBlock("warning", note))
     board.submit(task.task_id, expanded.parts)
-    said = (
+    sentence = (
         f"task {task.task_id} started in the background in {tree.display_path}, on the branch {tree.branch}"
     )
-    context.screen.print(NoteBlock("info", f"{said}; {more}" if more else said))
+    context.screen.print(NoteBlock("info", f"{sentence}; {notice}" if notice else sentence))
 
 
-async def _listed(context: Context) -> None:
+async def _list(context: Context) -> None:
     trees = context.board.workspaces.parts().trees
-    found = await asyncio.to_thread(trees.all)
-    if not found:
+    worktrees = await asyncio.to_thread(trees.all)
+    if not worktrees:
         raise CommandError(
-            "there are no worktrees (one without changes goes when its task ends); /worktree TEXT starts a "
-            "task in one"
+            "there are no worktrees (an unchanged one is removed when its task ends); "
+            "/worktree TEXT starts a task in one"
         )
     rows: list[tuple[str, ...]] = []
-    for tree in found:
+    for tree in worktrees:
         numbers = ", ".join(str(task.task_id) for task in _tasks_in(context, tree))
         try:
             standing = await trees.standing(tree)
@@ -110,7 +112,7 @@ async def _diff(context: Context, tree: Worktree) -> None:
     states = context.board.workspaces.states()
     changes = await asyncio.to_thread(states.changes, tree)
     if changes.left_out:
-        context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", _name_left_out(changes.left_out)))
     if not changes.files:
         raise CommandError(f"No changes in {tree.display_path}.")
     _show(context, f"diff of {tree.display_path}", changes_diff(changes))
@@ -120,18 +122,22 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     board = context.board
     _check_quiet(context, tree, "merge")
     changes = await asyncio.to_thread(board.workspaces.states().changes, tree)
-    number = task.task_id if task is not None else board.focus
-    call = _call(context, number, tree, changes)
+    task_id = task.task_id if task is not None else board.focus
+    call = _call(context, task_id, tree, changes)
     diff = await bring(call, changes, protected=protected)
     board.parts.cache.clear()
     if changes.left_out:
-        context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", _name_left_out(changes.left_out)))
     if diff.files:
         _show(context, f"merge of {tree.display_path}", diff)
-    what = format_count(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
-    back = f"; /undo @{number} undoes it" if diff.files else ""
-    said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
-    context.screen.print(NoteBlock("info", said))
+    result = (
+        format_count(len(diff.files), "file")
+        if diff.files
+        else "nothing: the main tree already has all changes"
+    )
+    advice = f"; /undo @{task_id} undoes it" if diff.files else ""
+    sentence = f"Merged, not committed: {result}{advice}; /worktree drop {tree.name} removes the worktree"
+    context.screen.print(NoteBlock("info", sentence))
 
 
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
@@ -156,19 +162,19 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     if standing.changed and not discard and not await _is_there(context, tree):
         raise CommandError(
             f"{tree.display_path} has {format_count(len(standing.changed), 'changed file')} that the main "
-            f"tree does not have: /worktree merge {tree.name} brings them over, "
-            f"/worktree drop {tree.name} discard throws them away"
+            f"tree does not have: /worktree merge {tree.name} applies them, "
+            f"/worktree drop {tree.name} discard deletes them"
         )
     tip = await trees.remove(tree, discard=discard)
     await asyncio.to_thread(places.forget_changes, tree)
-    said = f"{tree.display_path} is removed"
+    sentence = f"{tree.display_path} is removed"
     if standing.own and not tip:
-        said += f"; its {format_count(standing.own, 'commit')} stay on the branch {tree.branch}"
+        sentence += f"; its {format_count(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
-        said += (
+        sentence += (
             f"; git branch {tree.branch} {tip[:12]} brings its {format_count(standing.own, 'commit')} back"
         )
-    context.screen.print(NoteBlock("info", said))
+    context.screen.print(NoteBlock("info", sentence))
 
 
 async def _is_there(context: Context, tree: Worktree) -> bool:
@@ -180,7 +186,7 @@ async def _is_there(context: Context, tree: Worktree) -> bool:
 
 
 def _call(context: Context, task_id: int, tree: Worktree, changes: WorktreeChanges) -> ToolContext:
-    """A call of the person's in the main tree, known by what it brings over."""
+    """Return the context of the user's own call in the main tree; its id names the merged state."""
     main = context.board.workspaces.main
     services = {
         **main.services(task_id).services,
@@ -191,20 +197,20 @@ def _call(context: Context, task_id: int, tree: Worktree, changes: WorktreeChang
     return ToolContext(task_id, name, lambda _text: None, asyncio.Event(), services)
 
 
-def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
-    """The worktree of a task's number, or of a name. Raises `CommandError`."""
-    number = whole_number(word)
-    if number in context.board.tasks:
-        task = context.board.tasks[number]
+def _find_worktree(context: Context, word: str) -> tuple[Worktree, Task | None]:
+    """Return the worktree of a task's id or with this name. Raises `CommandError`."""
+    task_id = whole_number(word)
+    if task_id in context.board.tasks:
+        task = context.board.tasks[task_id]
         tree = task.workspace.worktree
         if tree is None:
             raise CommandError(f"task {word} works in the main tree")
         return tree, task
     trees = context.board.workspaces.parts().trees
-    named = [tree for tree in trees.all() if tree.name == word]
-    if not named:
+    matches = [tree for tree in trees.all() if tree.name == word]
+    if not matches:
         raise CommandError(f"there is no task and no worktree {word!r}; /worktree lists them")
-    return named[0], next(iter(_tasks_in(context, named[0])), None)
+    return matches[0], next(iter(_tasks_in(context, matches[0])), None)
 
 
 def _tasks_in(context: Context, tree: Worktree) -> list[Task]:
@@ -219,7 +225,7 @@ def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
             )
 
 
-def _left_out(paths: tuple[str, ...]) -> str:
+def _name_left_out(paths: tuple[str, ...]) -> str:
     names = ", ".join(visible(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
     return f"not shown and not brought over (secret by name, too large, or unreadable): {names}"
 

@@ -96,8 +96,8 @@ async def test_a_limit_of_money_that_cannot_be_kept_is_said(tmp_path: Path) -> N
     async with FakeLLM([reply("ok")]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "--max-cost", "1", "hi")
     assert (ran.code, ran.out) == (0, "ok\n")
-    unknown = "the price of openai/fake-model is not known; --max-cost is kept only if the server says"
-    assert ran.told() == [f"{unknown} what it bills"]
+    unknown = "the price of openai/fake-model is not known; --max-cost only works if the server"
+    assert ran.told() == [f"{unknown} reports its prices"]
 
 
 async def test_RU_P5_a_limit_of_money_holds_by_what_the_server_bills(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ async def test_RU_B3_each_advice_lets_the_call_run(tmp_path: Path, advice: list[
 async def test_RU_B3_a_call_that_the_mode_forbids_needed_no_approval(tmp_path: Path) -> None:
     async with FakeLLM([reply(CALLS["write"]), reply("Done.")]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "--permission-mode", "plan", "Work")
-    assert (ran.code, ran.told()) == (0, ["1 call was denied; the lines above say why."])
+    assert (ran.code, ran.told()) == (0, ["1 call was denied; the reasons are above."])
 
 
 async def test_RU_B3_no_rule_is_advised_for_what_no_rule_allows(tmp_path: Path) -> None:

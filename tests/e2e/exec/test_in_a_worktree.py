@@ -70,7 +70,7 @@ async def test_a_worktree_without_changes_goes_and_comes_back_with_the_session(t
         assert not tree.exists()
         assert desk.git("branch", "--list", "buddy/*") == ""
         ran = await desk.run("exec", "--continue", *EDIT, "write it")
-        assert ".buddyx/worktrees/fix was made again" in ran.err
+        assert ".buddyx/worktrees/fix was recreated" in ran.err
         assert "after `buddy resume --last`, /worktree diff 1 shows them" in ran.err
         assert (tree / "new.txt").exists()
 

@@ -135,5 +135,5 @@ async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_a
             assert not transcript(terminal).startswith(">"), "no prompt above it"
             await said(terminal, "/ps\n", "> 1  | new   |      0", "\n> ")
             await said(terminal, "/model\n", "> | openai/fake-model", "\n> ")
-            await said(terminal, "/session\n", "/session resume ID goes to one\n> ")
+            await said(terminal, "/session\n", "/session resume ID switches to one\n> ")
             assert transcript(terminal).isascii(), transcript(terminal)

@@ -84,7 +84,7 @@ async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
 
 async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
-        await desk.said("/ok", "No request waits for your approval")
+        await desk.said("/ok", "No request is waiting for your approval")
         for name in ("a.py", "b.py", "c.py"):
             desk.say(f"write {name} &")
             await desk.until(
@@ -187,7 +187,7 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
         await desk.hints("'parser work'")
         await desk.said("/resume", "there is no other session in this folder")
         await desk.said("/session resume zzzz", "there is no session 'zzzz'")
-        await desk.said(f"/session resume {first[:6]}", "You are in that session")
+        await desk.said(f"/session resume {first[:6]}", "You are already in that session")
         await desk.said("/session zap", "expected list, resume ID")
         desk.say("/new")
         await desk.reopened(first)
@@ -234,7 +234,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             assert f"/session show {first} shows it" in shown
             assert f"/session fork {first} continues in a copy" in shown
             assert other.context.session.session_id == mine
-            await other.said(f"/session show {first}", "▌ hello", "an answer", "shown only")
+            await other.said(f"/session show {first}", "▌ hello", "an answer", "not opened")
             other.say(f"/session fork {first}")
             await other.reopened(mine)
             assert text_of(other.context.board.task(1).history[0]) == "hello"
@@ -250,7 +250,7 @@ async def test_fork_goes_on_in_a_copy_and_reset_empties(tmp_path: Path) -> None:
         desk.say("/fork")
         await desk.reopened(first)
         assert len(desk.context.board.task(1).history) == 2
-        await desk.said("/reset", "Conversation emptied")
+        await desk.said("/reset", "Conversation cleared")
         assert desk.context.board.task(1).history == []
         assert len(await desk.desk.history(first)) == 2
 
@@ -263,7 +263,7 @@ async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) 
             await desk.said(f"/export {name}", f"written: {desk.desk.repo / name}")
             assert "answer" in (desk.desk.repo / name).read_text()
         assert json.loads((desk.desk.repo / "talk.json").read_text())
-        await desk.said("/export talk.md", "is there already; give another name")
+        await desk.said("/export talk.md", "already exists; choose another name")
         await desk.said("/export talk.pdf", "expected a file ending in .md, .html or .json")
         await desk.said("/export no/where.md", "can't be written")
 
@@ -322,7 +322,7 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         await desk.hints("model: fast")
         await desk.said("/model nonsense of a name", "expected one profile or model")
         await desk.said(
-            "/model nosuch/thing", "the model stays as it is: unknown provider 'nosuch'", "base_url"
+            "/model nosuch/thing", "the model was not changed: unknown provider 'nosuch'", "base_url"
         )
         await desk.said("/model groq/some-model", "no key for groq: set GROQ_API_KEY")
         await desk.said("/model", "▸ │ fast")
@@ -335,7 +335,7 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         await desk.said("/budget off", "budget of the session: none")
         await desk.said("/budget 1 0.50", "expected an amount: /budget 5, /budget 200k tokens")
         await desk.said("/budget lots", "expected an amount of dollars, found 'lots'")
-        await desk.said("/budget 5", "no known price, so a limit in dollars can't be kept; limit tokens")
+        await desk.said("/budget 5", "no known price, so a limit in dollars would not work; limit tokens")
         await desk.said("/budget @1 5000 tokens", "budget of task 1: 5,000 tokens")
         await desk.said("/budget @7 1", "there is no task 7")
 
@@ -348,7 +348,7 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         await desk.turn("overwrite new.py")
         assert (desk.desk.repo / "new.py").exists()
         (desk.desk.repo / "main.py").write_text("print(2)\n")
-        await desk.said("/diff", "new, not in git yet: new.py", "new files", "+print(2)", "+x = 1")
+        await desk.said("/diff", "new, not yet in git: new.py", "new files", "+print(2)", "+x = 1")
         added = await asyncio.create_subprocess_exec("git", "add", "main.py", cwd=desk.desk.repo)
         assert await added.wait() == 0
         await desk.said("/diff main.py", "+print(2)")  # what is staged has changed too

@@ -32,7 +32,7 @@ async def test_ps_lists_tasks_and_fg_brings_one_to_the_front(tmp_path: Path) -> 
         await desk.said("/fg 2", "── task 2 a second thing", "heard: ")
         assert desk.context.focus == 2
         desk.say("/fg 2")
-        await desk.hints("task 2 is in front already")
+        await desk.hints("task 2 is already in the foreground")
         await desk.said("/fg 9", "there is no task 9 (tasks: 1, 2)")
 
 
@@ -42,10 +42,10 @@ async def test_bg_sends_the_running_task_away_and_starts_new_ones(tmp_path: Path
         desk.say("be slow")
         await desk.until(lambda: desk.context.board.task(1).running)
         desk.act(ToBackground())
-        await desk.shows("task 1 goes on in the background; this is task 2")
+        await desk.shows("task 1 continues in the background; this is task 2")
         assert desk.context.focus == 2
         await desk.said("/bg look around", "task 3 started in the background: look around")
-        await desk.said("/bg 1", "task 1 is not in front; /fg 1 shows it there")
+        await desk.said("/bg 1", "task 1 is not in the foreground; /fg 1 brings it there")
         await desk.said("/bg 9", "there is no task 9 (tasks: 1, 2, 3)")
         await desk.said("/bg 2", "task 2 is not running")
         desk.act(TaskPanel())
@@ -132,7 +132,7 @@ async def test_kill_wait_and_timeout(tmp_path: Path) -> None:
         desk.say("/timeout 2 0.05s")
         await desk.shows("task 2: cancelled")
         await desk.said("/kill 2", "task 2 is closed")
-        await desk.said("/kill 2", "task 2 is closed already")
+        await desk.said("/kill 2", "task 2 is already closed")
         await desk.said("@2 more", "task 2 is closed; start another one with `TEXT &`")
         assert desk.paper.line == "@2 more", "nothing typed is lost"
         await desk.said("/fg 2", "task 2 is closed")
@@ -178,7 +178,7 @@ async def test_killing_the_task_in_front_leaves_another_one_there(tmp_path: Path
 
 async def test_a_question_on_the_side_disturbs_nothing(tmp_path: Path) -> None:
     def model(asked: Asked) -> Reply:
-        if "on the side" in asked.last_user_text:
+        if "This is a side question" in asked.last_user_text:
             return reply("Because of the *fixtures*.")
         return slow(asked)
 
@@ -203,7 +203,7 @@ async def test_a_question_on_the_side_can_be_ended_and_may_fail(tmp_path: Path) 
     def model(asked: Asked) -> Reply:
         if "for ever" in asked.last_user_text:
             return reply("no", fault=Stall())
-        if "on the side" in asked.last_user_text:
+        if "This is a side question" in asked.last_user_text:
             return reply(call("read_file", path="main.py"))
         return reply("hm")
 
@@ -212,8 +212,8 @@ async def test_a_question_on_the_side_can_be_ended_and_may_fail(tmp_path: Path) 
         await desk.until(lambda: desk.front.controller.facts().own != ())
         assert desk.front.controller.facts().own[0].title == "btw: for ever?"
         desk.act(Cancel())
-        await desk.shows("not answered, you ended it")
-        await desk.said("/btw which?", "the model gave no answer on the side")
+        await desk.shows("cancelled, not answered")
+        await desk.said("/btw which?", "the model did not answer the side question")
         assert desk.paper.line == "", "Up recalls it"
         assert desk.context.board.task(1).history == []
 
@@ -309,5 +309,5 @@ async def test_RU_P4_2_esc_ends_a_compaction_and_the_conversation_stays_whole(tm
         await desk.until(lambda: len(desk.server.requests) == 3)
         assert desk.front.controller.facts().own[0].title == "/compact"
         desk.act(Cancel())
-        await desk.shows("Not compacted: you cancelled it")
+        await desk.shows("Not compacted: cancelled")
         await desk.said("/compact show", "nothing is compacted")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.commands.help import explained
+from buddy.repl.commands.help import explain
 from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.view.blocks import Markdown, NoteBlock, PlainText
 from tests.support.sitting_desk import sitting
@@ -26,7 +26,7 @@ COMMANDS = builtin_commands()
     ],
 )
 def test_a_topic_is_its_page(word: str, heading: str) -> None:
-    first = explained(COMMANDS, word)[0]
+    first = explain(COMMANDS, word)[0]
     assert isinstance(first, Markdown)
     assert first.text.startswith(heading)
 
@@ -42,7 +42,7 @@ def test_a_topic_is_its_page(word: str, heading: str) -> None:
     ],
 )
 def test_a_command_is_explained_and_leads_to_its_page(word: str, usage: str, topic: str) -> None:
-    said, more = explained(COMMANDS, word)
+    said, more = explain(COMMANDS, word)
     assert isinstance(said, PlainText)
     assert said.text.startswith(usage)
     assert more == NoteBlock("hint", f"/help {topic} says more")

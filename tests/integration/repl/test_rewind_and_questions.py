@@ -127,7 +127,7 @@ async def test_a_turn_that_began_while_files_were_taken_back_keeps_its_conversat
         undo = UndoInterrupted(desk, "write b.txt two")
         context = desk.context
         context.session.undo = undo
-        with pytest.raises(CommandError, match="task 1 was sent something meanwhile; the conversation stays"):
+        with pytest.raises(CommandError, match="task 1 got new text meanwhile; the conversation stays"):
             await rewind.run(context, "1 both")
         await desk.quiet()
         assert said(desk) == ["write a.txt one", "write b.txt two"]
@@ -159,7 +159,7 @@ async def test_rewind_of_files_or_of_the_conversation_alone(tmp_path: Path) -> N
         await desk.turn("write b.txt two")
         await desk.said("/rewind 2 files", "Undone since prompt 2: b.txt. /redo brings it back.")
         assert len(said(desk)) == 2
-        await desk.said("/rewind 2 files", "task 1 has changed no file since prompt 2 that still stands")
+        await desk.said("/rewind 2 files", "task 1 has no changes since prompt 2 that could be undone")
         await desk.said("/rewind 1 conversation", "back to before prompt 1; files stay as they are")
         assert (desk.desk.repo / "a.txt").exists()
         assert said(desk) == []
@@ -204,7 +204,7 @@ async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tm
         await desk.hints("answered question 1 of task 2")
         await desk.shows("You said: postgres")
         assert desk.front.controller.facts().queue == (QueueRow("note", 2, "task 2's answer (choose one)"),)
-        await desk.said("/answer", "no question is waiting")
+        await desk.said("/answer", "no question is open")
 
 
 async def test_an_approval_that_was_open_when_buddy_died_is_announced_and_asked_again(

@@ -111,7 +111,7 @@ async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_
     async with person(tmp_path) as one:
         ran_long(one, {"made.txt": (None, "made\n"), "mine.txt": ("1\n", "1\nmine\n")})
         for line, rest in (
-            ("/undo", " · /undo without FILE … keeps files as they are"),
+            ("/undo", " · /undo without FILE … leaves files unchanged"),
             ("/undo @1 all", ""),
         ):
             shown, said = await one.types(line)
@@ -142,7 +142,7 @@ async def test_a_yes_means_the_change_that_was_shown(tmp_path: Path) -> None:
         ran_long(one, {"b.txt": (None, "in the background\n")})
         with pytest.raises(
             CommandError,
-            match=r"another one now: b\.txt \(task 1's command\)\. Nothing was undone",
+            match=r"a different one now: b\.txt \(task 1's command\)\. Nothing was undone",
         ):
             await one.types("/undo yes 1")
         assert (one.root / "a.txt").read_text() == "2\n"
@@ -156,7 +156,7 @@ async def test_files_can_be_left_out_of_an_undo_and_stay_out_of_its_redo(tmp_pat
             await one.types("/undo without other.txt")
         with pytest.raises(CommandError, match="nothing would be left to take back"):
             await one.types("/undo without a.txt 'my notes.txt'")
-        with pytest.raises(CommandError, match="the names of the files can't be read: No closing quotation"):
+        with pytest.raises(CommandError, match="the file names can't be parsed: No closing quotation"):
             await one.types("/undo without 'a")
         (said,) = await one.types("/undo without 'my notes.txt'")
         assert said.text.startswith("Undone: a.txt (task 1's command). ")
@@ -205,7 +205,7 @@ async def test_all_of_a_task_is_taken_back_and_nothing_of_another(tmp_path: Path
 
 async def test_diff_of_a_task_shows_what_stands(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
-        with pytest.raises(CommandError, match="task 1 has changed nothing that stands"):
+        with pytest.raises(CommandError, match="task 1 has no changes that could be shown"):
             await one.types("/diff @1")
         await one.desk.call(run_shell, {"command": "echo 1 > a.txt"})
         await one.desk.call(run_shell, {"command": "echo 2 >> a.txt"})
@@ -217,7 +217,7 @@ async def test_diff_of_a_task_shows_what_stands(tmp_path: Path) -> None:
 
 async def test_a_question_is_answered_at_the_prompt(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
-        with pytest.raises(CommandError, match="no question is waiting"):
+        with pytest.raises(CommandError, match="no question is open"):
             await one.types("/answer yes")
         work = asyncio.ensure_future(
             one.desk.call(ask_user, {"questions": [{"question": "Which?", "options": ["a", "b"]}]})
@@ -251,7 +251,7 @@ async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -
         path.write_text("1 / 0")
         problem, said = await one.types("/tools reload")
         assert f"{path}:1: not loaded: ZeroDivisionError" in problem.text
-        assert said == NoteBlock("info", "gone: mine")
+        assert said == NoteBlock("info", "removed: mine")
 
 
 async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Path) -> None:
@@ -299,9 +299,9 @@ async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tm
         said = [await one.types(f"/restore {which}") for which in ("last", "sub/b.txt", "a.txt")]
         assert "sub/b.txt" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
         assert [text for (note,) in said for text in [note.text]] == [
-            "put back: c.txt",
-            "put back: sub/b.txt",
-            "put back: a.txt",
+            "restored: c.txt",
+            "restored: sub/b.txt",
+            "restored: a.txt",
         ]
         await one.desk.call(delete_file, {"path": "c.txt"})
         with pytest.raises(CommandError, match="nothing in the trash is called 'zz'; /restore lists"):

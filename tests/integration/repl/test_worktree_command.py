@@ -67,7 +67,9 @@ async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tm
 
 async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
-        await desk.said("/worktree", "there are no worktrees (one without changes goes when its task ends)")
+        await desk.said(
+            "/worktree", "there are no worktrees (an unchanged one is removed when its task ends)"
+        )
         await desk.said("/worktree change line 2 to two", "task 2 started")
         await desk.shows("1 changed file of task 2")
         name = "change-line-2-to-two"
@@ -80,7 +82,7 @@ async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path
         await desk.said("/worktree drop 2", "has 1 changed file that the main tree does not have")
         assert tree.exists()
         await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
-        await desk.said("/worktree merge 2", "nothing: the main tree has all of it")
+        await desk.said("/worktree merge 2", "nothing: the main tree already has all changes")
         await desk.said("/worktree drop 2", "is removed")
         assert not tree.exists()
         assert desk.desk.git("branch", "--list", "buddy/*") == ""
@@ -122,7 +124,7 @@ async def test_a_folder_in_which_a_job_runs_is_not_taken_away_from_it(tmp_path: 
 async def test_commands_say_what_they_expect(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits, list__txt=LINES) as desk:
         for line, said in {
-            "/worktree merge": "expected /worktree merge N, N being a task or the name of a worktree",
+            "/worktree merge": "expected /worktree merge N, where N is a task or the name of a worktree",
             "/worktree diff 1": "task 1 works in the main tree",
             "/worktree drop 7": "there is no task and no worktree '7'; /worktree lists them",
             "/worktree diff 1 discard": "expected /worktree diff N",

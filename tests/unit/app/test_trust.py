@@ -194,7 +194,9 @@ async def test_an_answer_while_a_task_runs_waits_for_the_next_session(tmp_path: 
             await sat.shows("/trust once for this run")
             sat.say("hi")
             await sat.until(lambda: sat.context.board.tasks[1].running, "a turn")
-            await sat.said("/trust always", "task 1 is running, so it holds from the next session on (/new)")
+            await sat.said(
+                "/trust always", "task 1 is running, so this takes effect in the next session (/new)"
+            )
             first = sat.context.session.session_id
             sat.say("/new")
             await sat.reopened(first)

@@ -165,7 +165,7 @@ async def test_an_option_that_is_not_there_is_refused_and_the_question_waits_on(
 
 
 async def test_an_answer_without_a_question_is_refused() -> None:
-    with pytest.raises(Unanswered, match="no question is waiting"):
+    with pytest.raises(Unanswered, match="no question is open"):
         Desk().questions.answer("yes")
 
 
