@@ -253,6 +253,7 @@ BORDERS = {
     "llm/litellm_lane/loader.py LitellmLibrary._preload": "as above, for the request that needs it",
     "extend/plugins/isolation.py run_code.run": "an extension: code of the person's own",
     "extend/plugins/isolation.py contain.run_safely": "an extension: a tool of the person's own",
+    "extend/hooks/dispatcher.py Hooks._run": "a hook: callbacks are code of the driving program",
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
     "llm/keys.py Keyring.save": "an extension: as above",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.host import Limits, ReplyQuota
 from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
+from buddy.app.extensions import Extensions
 from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
 from buddy.app.leftovers import JobReporter, report_leftovers
@@ -25,12 +26,14 @@ from buddy.app.sandbox import RunSandbox
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
+from buddy.extend.hooks.commands import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.system_prompt import system_prompt, template_text
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, is_beneath
+from buddy.safety.policy.decide import CLAUDE_NAMES
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
 from buddy.sessions.daily_spending import DaySpending
 from buddy.sessions.folder import FolderError
@@ -109,6 +112,7 @@ class Session:
         self.questions = Questions(attended=attended)
         self.sandbox = RunSandbox(launch, settings, self.policy, self.approved)
         self.children = _children(self)
+        self.extensions = _extensions(self)
         self.job_news = JobReporter(journal.writer)
         self.jobs = Jobs(self.children, self.job_news.record)
         self.board = TaskBoard(_board_parts(self))
@@ -135,6 +139,7 @@ class Session:
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
         """Expand a prompt for a task: files it mentions are read with the task's services."""
         task = self.board.task(task_id)
+        await self.extensions.refresh()
         context = ToolContext(task_id, "", lambda _text: None, task.cancelled, task.services.services)
 
         async def read(path: str) -> ToolResult:
@@ -174,6 +179,7 @@ async def open_session(
         # sandbox.
         await stack.enter_async_context(session.children)
         await stack.enter_async_context(session.jobs)
+        stack.push_async_callback(session.extensions.end)
         repairs = await session.sandbox.restore_left()
         plugin_problems = (await asyncio.to_thread(session.plugin_tools.load)).problems
         board = await stack.enter_async_context(session.board)
@@ -195,6 +201,22 @@ async def open_session(
                 notes.append(f"the choice of model can't be saved: {error}")
         session.notes = tuple(filter(None, (*notes, *leftovers)))
         yield session
+
+
+def _extensions(session: Session) -> Extensions:
+    def runner() -> CommandRunner:
+        level = session.settings.sandbox.level
+        look = session.sandbox.handle.look_around
+        return CommandRunner(session.children, look, required=level == "require")
+
+    def common() -> dict[str, str]:
+        return {
+            "session_id": session.session_id,
+            "transcript_path": session.journal.directory,
+            "permission_mode": CLAUDE_NAMES[session.policy.mode],
+        }
+
+    return Extensions(session.launch, session.settings, session.tools, runner=runner, common=common)
 
 
 def _children(session: Session) -> ChildProcesses:
@@ -275,6 +297,7 @@ def _services(
             session.approved,
             session.plugin_tools,
             session.questions,
+            session.extensions.catalogue,
             boundary,
             RepositoryTrust(launch.trusted),
             ShellSettings(time_limit_s=settings.shell_time_limit_s),
@@ -398,6 +421,8 @@ def _board_parts(session: Session) -> BoardParts:
         attended=attended,
         steering=settings.agent.steering,
         follow_ups=settings.agent.follow_ups,
+        hooks=session.extensions.hooks,
+        catalogue=session.extensions.catalogue,
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),

@@ -20,9 +20,17 @@ from buddy.safety.trusted_files import trusted_things
 MAX_SHOWN = 12
 MAX_TEXT_LINES = 200
 DIGEST_CHARS = 12
+_COMMAND_OWNERS = (".buddyx", ".claude", ".opencode", ".gemini")
 _IN_FORCE: Mapping[str, str] = {
     "buddy.toml": "settings and rules",
     ".buddyx/ext": "tools: code that buddy runs",
+    ".buddyx/hooks": "hooks: commands that buddy runs",
+    ".claude/settings": "hooks: commands that buddy runs",
+    ".claude/hooks": "a script, which hooks may run",
+    **dict.fromkeys((f"{folder}/skills" for folder in (".buddyx", ".agents", ".claude")), "skills"),
+    **dict.fromkeys((f"{folder}/agents" for folder in (".buddyx", ".claude", ".opencode")), "subagents"),
+    ".opencode/agent": "subagents",
+    **dict.fromkeys((f"{folder}/command" for folder in _COMMAND_OWNERS), "commands"),
 }
 _HOW = (
     "/trust show prints them · /trust once for this run · /trust always until they change · /trust no\n"

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.messages import UserPart, text_of
+from buddy.app.invocations import split_line
 from buddy.config.settings import ConfigError
+from buddy.extend.definitions import ExtensionFile
 from buddy.extend.mentions import ExpandedPrompt
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.context import Context
@@ -29,6 +31,7 @@ from buddy.repl.intents import (
     ToBackground,
     ToTask,
 )
+from buddy.repl.invocation import prepare, send
 from buddy.repl.render import numbers as words
 from buddy.repl.user_shell import run_shell_line
 from buddy.repl.view.blocks import CommandEcho, NoteBlock
@@ -102,6 +105,7 @@ class Dispatcher:
         self.context = context
         self._commands = commands
         self._sending = asyncio.Lock()
+        context.session.extensions.catalogue.taken = frozenset(commands.names())
         self._submitted = SubmittedPrompts(context.board.parts.clock.now)
 
     def act(self, intent: Intent) -> None:
@@ -139,6 +143,10 @@ class Dispatcher:
                     await self._slash(context, f"/btw @{number} {text}")
                 else:
                     await self._to_task(context, text, sent)
+            case Slash(line) if definition := await self._definition(context, line):
+                ready = await prepare(context, definition, split_line(line)[1])  # it may ask: no lock is held
+                async with self._sending:
+                    await send(context, context.focus, ready)
             case Slash(line):
                 screen.print(CommandEcho(context.board.parts.redact_text(line)))
                 await self._slash(context, line)
@@ -198,6 +206,19 @@ class Dispatcher:
             await context.board.prompt(sent.task_id, await self._content(context, text, sent))
         if sent.task_id != context.focus:
             context.screen.hint(f"sent to task {sent.task_id}")
+
+    async def _definition(self, context: Context, line: str) -> ExtensionFile | None:
+        """Return the skill or command file that a line calls; None where it means a command of buddy. Raises
+        `CommandError` where the file is known and not active."""
+        name = split_line(line)[0]
+        if self._commands.is_exact(name.lower()):
+            return None
+        extensions = context.session.extensions
+        await extensions.refresh()
+        definition = extensions.catalogue.invocable(name)
+        if definition is None and (why := extensions.catalogue.why_not(name)):
+            raise CommandError(f"/{name} can't be used: {why}")
+        return definition
 
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import is_beneath, read_beneath, read_regular
@@ -17,6 +20,18 @@ MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
 SETTINGS = "buddy.toml"
 PLUGIN_FOLDER = ".buddyx/ext"
+HOOK_FILES = (".buddyx/hooks.json", ".claude/settings.json", ".claude/settings.local.json")
+"""Settings files whose hooks are commands that buddy runs; nothing else of them is used."""
+SCRIPT_FOLDERS = (".buddyx/hooks", ".claude/hooks")
+"""Folders in which the scripts of hooks usually lie."""
+TEXT_FOLDERS = (
+    *(".buddyx/skills", ".agents/skills", ".claude/skills"),
+    *(".buddyx/commands", ".claude/commands", ".opencode/commands", ".opencode/command", ".gemini/commands"),
+    *(".buddyx/agents", ".claude/agents", ".opencode/agents", ".opencode/agent"),
+)
+"""Folders with texts for the model. They run nothing by themselves, so trust asks about them once, and not
+again when a text changes."""
+TEXT_THING = "texts for the model; commands in them run under the rules of permissions"
 """Everything this version uses. A later version asks about what it uses in addition."""
 
 
@@ -33,8 +48,36 @@ def trusted_things(root: str) -> dict[str, str]:
 
 
 def _all_things(root: str) -> Iterator[tuple[str, str]]:
-    for name in (*_spellings(root), *_beneath(root, PLUGIN_FOLDER)):
+    scripts = (name for folder in SCRIPT_FOLDERS for name in _beneath(root, folder))
+    for name in (*_spellings(root), *_beneath(root, PLUGIN_FOLDER), *scripts):
         yield name, _text(root, name)
+    for file in HOOK_FILES:
+        if os.path.lexists(os.path.join(root, file)):
+            yield from _hooks(root, file)
+    for folder in TEXT_FOLDERS:
+        if os.path.lexists(os.path.join(root, folder)):
+            yield folder, TEXT_THING
+
+
+def hook_digest(event: str, matcher: str, fields: Mapping[str, Any]) -> str:
+    """Return what identifies a hook: its event, its matcher and everything that says what it does."""
+    return hashlib.sha256(msgspec.json.encode([event, matcher, dict(fields)], order="sorted")).hexdigest()
+
+
+def _hooks(root: str, file: str) -> Iterator[tuple[str, str]]:
+    """Yield the hooks of a settings file, one by one: name and definition. A file that is no JSON counts as a
+    whole."""
+    text = _text(root, file)
+    try:
+        table: object = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield file, text
+        return
+    hooks: object = cast(dict[str, Any], table).get("hooks") if isinstance(table, dict) else None
+    for event, groups in cast(dict[str, Any], hooks).items() if isinstance(hooks, dict) else ():
+        for at, group in enumerate(cast(list[object], groups) if isinstance(groups, list) else [groups], 1):
+            shown = msgspec.json.format(msgspec.json.encode(group), indent=1).decode()
+            yield f"{file} hooks/{event}/{at}", shown
 
 
 def _spellings(root: str) -> list[str]:

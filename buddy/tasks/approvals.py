@@ -15,7 +15,7 @@ from buddy.agent.events import AgentUiEvent, ApprovalAnswer, ApprovalRequested, 
 from buddy.agent.host import Allowed, Decision, Denied, Withdrawn
 from buddy.safety.policy.decide import Facts, Verdict
 from buddy.safety.policy.rules import Rule
-from buddy.safety.policy.session import Policy, is_answer_to
+from buddy.safety.policy.session import NO_CALL_LIMITS, CallLimits, Policy, is_answer_to
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
@@ -26,6 +26,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
     event: ApprovalRequested
     facts: Facts
     verdict: Verdict
+    limits: CallLimits = NO_CALL_LIMITS
 
     @property
     def number(self) -> int:
@@ -70,11 +71,18 @@ class Inbox:
         """Return the open questions, oldest first."""
         return tuple(self._open.values())
 
-    async def ask(self, task_id: int, event: ApprovalRequested, facts: Facts, verdict: Verdict) -> Decision:
+    async def ask(
+        self,
+        task_id: int,
+        event: ApprovalRequested,
+        facts: Facts,
+        verdict: Verdict,
+        limits: CallLimits = NO_CALL_LIMITS,
+    ) -> Decision:
         """Ask the person and wait for the answer. Cancellation withdraws the question."""
         self._count += 1
         event = msgspec.structs.replace(event, number=self._count)
-        request = OpenRequest(task_id, self._now(), event, facts, verdict)
+        request = OpenRequest(task_id, self._now(), event, facts, verdict, limits)
         await self._record(task_id, event)
         self._futures[event.request_id] = asyncio.get_running_loop().create_future()
         self._open[event.request_id] = request
@@ -129,7 +137,7 @@ class Inbox:
         """Close the questions that the changed policy (mode, grants, rules) now decides. What only the person
         may decide stays open."""
         for request in list(self._open.values()):
-            verdict = self._policy.consider(request.facts, self._wall())
+            verdict = self._policy.consider(request.facts, self._wall(), request.limits)
             if verdict.decision == "allow":
                 self._close(request, "once", verdict.decided_by, Allowed())
             elif verdict.decision == "deny":

@@ -15,7 +15,10 @@ from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved
 from buddy.agent.history import reopen_calls
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered_calls
+from buddy.agent.tool import ToolError, ToolResult
+from buddy.extend.agent_profiles import AgentProfile
 from buddy.safety.policy.rules import Rule
+from buddy.safety.policy.session import CallLimits
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import BudgetSet, Note
@@ -26,7 +29,7 @@ from buddy.tasks.event_hub import EventHub, EventReader
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task, TaskError, restore_task, title_of
 from buddy.tasks.tool_execution import Writes
-from buddy.tasks.turn_host import TurnParts
+from buddy.tasks.turn_host import TurnParts, run_between_turns
 from buddy.tasks.turn_runner import TurnRunner
 from buddy.tasks.workspaces import TaskWorkspaces
 
@@ -184,10 +187,11 @@ class TaskBoard:
         self.focus = 0
         self.notes = Notes(parts.journal, lambda: self.focus)
         self._spending = Spending(parts, self.tasks)
+        self._shared = TurnParts(
+            parts, self.hub, self.inbox, Writes(), self._update_state, self.delegations, self.workspaces
+        )
         self._running = TurnRunner(
-            TurnParts(
-                parts, self.hub, self.inbox, Writes(), self._update_state, self.delegations, self.workspaces
-            ),
+            self._shared,
             self.tasks,
             is_foreground=lambda task_id: task_id == self.focus,
             offer=self.notes.offer,
@@ -323,6 +327,38 @@ class TaskBoard:
         await self._save_waiting(task)
         self.inbox.withdraw(task_id, "new instructions")
         self.delegations.withdraw_questions(task)
+
+    async def run_for_person(self, task_id: int, tool: str, arguments: Mapping[str, object]) -> ToolResult:
+        """Run a call that a text of the person asks for, under the policy and in the sandbox of this task.
+        Raises `ToolError` where it may not run."""
+        found = self.parts.tools.get(tool)
+        if found is None:
+            raise ToolError(self.parts.tools.unknown(tool))
+        decoded = found.decode(msgspec.json.encode(arguments).decode())
+        return await run_between_turns(self._shared, self.task(task_id), found, decoded)
+
+    def work_by(self, task_id: int, profile: AgentProfile) -> None:
+        """Let an empty task work by a subagent file. Raises `TaskError` once it has begun."""
+        task = self._idle_task(task_id)
+        if task.history:
+            raise TaskError(f"task {task_id} has begun: a subagent starts with an empty conversation")
+        task.profile = profile
+        task.call_limits = CallLimits(profile.mode)
+        known = frozenset(tool.name for tool in self.parts.tools.list_all())
+        if profile.tools is not None or profile.without:
+            only = known if profile.tools is None else known & set(profile.tools)
+            task.tools = only - set(profile.without)
+
+    def allow_for_turn(self, task_id: int, rules: tuple[Rule, ...]) -> None:
+        """Allow what these rules do in the turn that starts next, or runs."""
+        task = self.task(task_id)
+        task.call_limits = replace(task.call_limits, rules=(*task.call_limits.rules, *rules))
+
+    def forget_allowed(self, task_id: int) -> None:
+        """Take back what was allowed for a turn that does not come."""
+        task = self.task(task_id)
+        if not task.running:
+            task.call_limits = replace(task.call_limits, rules=())
 
     async def queue(self, task_id: int, content: str | Sequence[UserPart]) -> None:
         """Queue text for after the turn; submit it when no turn runs."""

@@ -12,6 +12,8 @@ from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Message
 from buddy.agent.provider import Provider
 from buddy.agent.tool import Tool, ToolRegistry
+from buddy.extend.catalogue import ExtensionCatalogue
+from buddy.extend.hooks.protocol import HookDispatcher
 from buddy.llm.rate_limiter import Governor
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.facts import Facts
@@ -140,7 +142,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     receives the facts of each judged call; `redact` removes secrets of known shapes from a message;
     `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`
     is False when nobody can answer; `day` is None without a daily budget; `worktrees` is None where
-    worktrees are not available.
+    worktrees are not available, `hooks` and `catalogue` where there are no extensions.
     """
 
     workspace: Workspace
@@ -165,3 +167,5 @@ class BoardParts(msgspec.Struct, frozen=True):
     profiles: tuple[str, ...] = ()
     day: DayBudget | None = None
     worktrees: WorktreeParts | None = None
+    hooks: HookDispatcher | None = None
+    catalogue: ExtensionCatalogue | None = None

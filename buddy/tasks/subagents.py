@@ -17,11 +17,15 @@ from buddy.agent.formatting import keep_ends
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
 from buddy.config.settings import ConfigError
+from buddy.extend.agent_profiles import AgentProfile, profile_of
+from buddy.safety.policy.decide import stricter_mode
+from buddy.safety.policy.session import CallLimits
 from buddy.tasks.dependencies import BoardParts, TaskServices
+from buddy.tasks.hook_points import GENERAL_AGENT
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.workspaces import TaskWorkspaces
 from buddy.tools.ask_user import Questions
-from buddy.tools.delegate import MAX_REPORT_CHARS, Assignment, Delegation, Report
+from buddy.tools.delegate import MAX_REPORT_CHARS, AgentDefaults, Assignment, Delegation, Report
 
 MAX_DEPTH = 2
 MAX_RUNNING = 8
@@ -76,7 +80,9 @@ class Delegations:
         self._children: dict[int, _Child] = {}
         self._owed: dict[int, list[int]] = {}
         self._wake: dict[int, asyncio.Event] = {}
-        self.service = Delegation(self._start, self._attend, self._report_later, self._isolate, self._release)
+        self.service = Delegation(
+            self._describe, self._start, self._attend, self._report_later, self._isolate, self._release
+        )
 
     def add_service(self, services: Callable[[int], TaskServices]) -> Callable[[int], TaskServices]:
         """Add the service that starts subagents to the services of each task."""
@@ -165,13 +171,15 @@ class Delegations:
         running = [child for child in self._children.values() if child.parent == parent]
         if sum(not child.runner.done() for child in running) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} subagents already work for you; wait for one to end")
+        profile = self._profile(assignment.agent)
         only = self._check_tools(assignment.tools)
+        only = _narrow(_narrow(only, self._tools_of(profile)), above.tools)
         self._check_model(assignment.model, above)
         lent = _share(above.meter)
         try:
             child = owner.open(
                 _title(assignment.text),
-                model=assignment.model or above.model,
+                model=assignment.model or self._model_of(profile) or above.model,
                 parent=parent,
                 worktree=assignment.worktree,
             )
@@ -179,6 +187,9 @@ class Delegations:
             raise ToolError(f"the subagent can't be started: {error}") from error
         child.background = True
         child.tools = only
+        child.profile = profile
+        mode = stricter_mode(above.call_limits.mode, profile.mode if profile is not None else None)
+        child.call_limits = CallLimits(mode)
         if lent.max_cost_usd or lent.max_tokens:
             child.meter.budget = _smaller_budget(child.meter.budget, lent)
             above.meter.budget = _adjust_budget(above.meter.budget, lent, -1)
@@ -186,6 +197,33 @@ class Delegations:
         runner = owner.submit(child.task_id, brief + assignment.text)
         self._children[child.task_id] = _Child(child.task_id, parent, runner, lent)
         return child.task_id
+
+    def _profile(self, name: str) -> AgentProfile | None:
+        """Return the profile of a subagent file, None for a subagent without one. Raises `ToolError`."""
+        catalogue = self._owner.parts.catalogue
+        if name in ("", GENERAL_AGENT):
+            return None
+        if catalogue is None:
+            raise ToolError(f"there is no subagent named {name[:80]!r}; leave `agent` out")
+        return profile_of(catalogue, name)
+
+    def _describe(self, name: str) -> AgentDefaults:
+        profile = self._profile(name)
+        return AgentDefaults(profile.background, profile.worktree) if profile else AgentDefaults()
+
+    def _tools_of(self, profile: AgentProfile | None) -> frozenset[str] | None:
+        """Return the tools a profile gives; names that are no tool here are left out."""
+        if profile is None or (profile.tools is None and not profile.without):
+            return None
+        known = frozenset(tool.name for tool in self._owner.parts.tools.list_all())
+        return (known if profile.tools is None else known & set(profile.tools)) - set(profile.without)
+
+    def _model_of(self, profile: AgentProfile | None) -> str:
+        """Return the model of a profile; "" where the person has no profile of that name:
+        a file must not choose another company's model."""
+        if profile is None:
+            return ""
+        return profile.model if profile.model in self._owner.parts.profiles else ""
 
     async def _isolate(self, parent: int, text: str) -> str:
         """Make a worktree for a subagent from the commit of its parent's workspace."""
@@ -297,3 +335,10 @@ def _adjust_budget(budget: Budget, by: Budget, sign: int) -> Budget:
         budget.max_cost_usd + sign * by.max_cost_usd if budget.max_cost_usd else 0.0,
         budget.max_tokens + sign * by.max_tokens if budget.max_tokens else 0,
     )
+
+
+def _narrow(tools: frozenset[str] | None, above: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the tools of a subagent: none that its parent does not have."""
+    if tools is None or above is None:
+        return above if tools is None else tools
+    return tools & above

@@ -15,6 +15,7 @@ from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.extend.system_prompt import read_template, render_template
 from buddy.llm.rate_limiter import GovernedProvider
 from buddy.tasks.board import TaskBoard, TaskError
+from buddy.tasks.hook_points import TaskHooks
 from buddy.tasks.task import Task
 
 KEEP_TURNS = 1
@@ -37,6 +38,9 @@ async def compact_task(board: TaskBoard, task_id: int, focus: str) -> str:
     failures = _failures(task, through)
     if failures >= MAX_FAILURES:
         raise TaskError(f"The summary failed {failures} times and is not tried again. {ADVICE}")
+    hooks = TaskHooks(board.parts, task, lambda notice: board.hub.emit(task_id, notice))
+    if why := await hooks.before_compaction("manual", focus):
+        raise TaskError(f"Not compacted: {why}")
     ids, view = [message.id for message in task.history[:through]], task.compaction
     try:
         summary = await _summary(board, task, through, focus)
@@ -52,6 +56,7 @@ async def compact_task(board: TaskBoard, task_id: int, focus: str) -> str:
     await board.parts.journal.record_compaction(task_id, compaction)
     task.compaction = compaction
     task.services.forget_shown()
+    await hooks.after_compaction("manual")
     return summary
 
 
@@ -124,7 +129,9 @@ async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> Mo
     # Some providers refuse a history with calls unless the tools are declared.
 
     tools = board.parts.tools.list_definitions()
-    return ModelRequest(board.parts.model(task.model).model, task.workspace.system, (*old, ask), tools)
+    return ModelRequest(
+        board.parts.model(task.model).model, task.system_prompt(board.parts), (*old, ask), tools
+    )
 
 
 async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> AssistantMessage:

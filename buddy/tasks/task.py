@@ -19,9 +19,11 @@ from buddy.agent.messages import (
     text_of,
 )
 from buddy.agent.receipt import Receipt
+from buddy.extend.agent_profiles import AgentProfile
+from buddy.safety.policy.session import NO_CALL_LIMITS
 from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import TaskChanged
-from buddy.tasks.dependencies import Workspace
+from buddy.tasks.dependencies import BoardParts, Workspace
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60
@@ -54,6 +56,11 @@ class Task:
         self.meter = meter
         self.workspace = workspace
         self.services = workspace.services(task_id)
+        self.profile: AgentProfile | None = None
+        """The subagent file it works by, None for a task like the person's own."""
+        self.call_limits = NO_CALL_LIMITS
+        """The permission mode of its subagent file, and what a command file of the person allows until the
+        turn ends."""
         self.worktree_state = ""
         """The changes its last turn left in a worktree of its own, as a sentence for the person or the
         parent."""
@@ -81,6 +88,14 @@ class Task:
         self.seen_writes = 0
         self.checked_at = 0.0
         self.failed_summaries: tuple[int, str, int] = (0, "", 0)
+
+    def system_prompt(self, parts: BoardParts) -> str:
+        """Return the system prompt of its turns: that of its workspace, with the skills and subagents there
+        are, or the one of its subagent file."""
+        if self.profile is not None:
+            return self.profile.system_prompt(self.workspace.boundary)
+        more = parts.catalogue.prompt_text() if parts.catalogue is not None else ""
+        return f"{self.workspace.system}\n{more}\n" if more else self.workspace.system
 
     @property
     def running(self) -> bool:

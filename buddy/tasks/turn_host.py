@@ -25,7 +25,7 @@ from buddy.agent.events import (
     TurnFinished,
 )
 from buddy.agent.formatting import format_count
-from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost, Unworkable
+from buddy.agent.host import Agent, Allowed, Decision, Denied, Limits, Progress, TurnHost, Unworkable
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import Receipt
@@ -46,6 +46,7 @@ from buddy.sessions.journal import NotSavedError
 from buddy.tasks.approvals import Inbox
 from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
 from buddy.tasks.event_hub import EventHub
+from buddy.tasks.hook_points import Judged, TaskHooks, with_opinion
 from buddy.tasks.receipts import TurnFacts
 from buddy.tasks.sandboxing import (
     confinement_for,
@@ -55,6 +56,7 @@ from buddy.tasks.sandboxing import (
     opening_verdict,
     reason_with,
     restore_note,
+    services_for,
     writes_of,
 )
 from buddy.tasks.subagents import Delegations
@@ -160,11 +162,16 @@ def build_agent(
         provider=PausingProvider(provider, shared.hub),
         tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.tools_to_hide(task)),
         model=access.model,
-        system=task.workspace.system,
-        limits=limits,
+        system=task.system_prompt(shared.board),
+        limits=_limits_of(task, limits),
         sampling=access.sampling,
         compaction=task.compaction,
     )
+
+
+def _limits_of(task: Task, limits: Limits) -> Limits:
+    most = task.profile.max_replies if task.profile else 0
+    return msgspec.structs.replace(limits, max_replies=min(most, limits.max_replies)) if most else limits
 
 
 def build_host(shared: TurnParts, task: Task) -> TurnHost:
@@ -192,6 +199,28 @@ def build_host(shared: TurnParts, task: Task) -> TurnHost:
     )
 
 
+async def run_between_turns(
+    shared: TurnParts, task: Task, tool: Tool, arguments: msgspec.Struct
+) -> ToolResult:
+    """Run a call that the person's own text asks for, decided and confined like a call of the task's model.
+    Raises `ToolError` where it may not run."""
+    turn = _TaskTurn(shared, task)
+    call = Call(shared.board.clock.new_id(), tool.name, msgspec.json.encode(arguments).decode())
+    state = task.state
+    try:
+        decision = await turn.decide(call, tool, arguments)
+    finally:
+        if not task.running:
+            task.state = state
+    if not isinstance(decision, Allowed):
+        raise ToolError(getattr(decision, "reason", "the request was withdrawn"))
+    call, arguments = turn.take_changed(call, arguments)
+    services = services_for(tool, task.services.services, shared.board.sandboxing.confinement(call.id))
+    context = ToolContext(task.task_id, call.id, lambda _text: None, asyncio.Event(), services)
+    result = await tool.run(context, arguments)
+    return msgspec.structs.replace(result, text=shared.board.redact_text(result.text))
+
+
 class _TaskTurn:
     """One turn of one task: implements the loop's host with the services of the board."""
 
@@ -206,6 +235,8 @@ class _TaskTurn:
         root = task.workspace.boundary.root
         undo = log if isinstance(log, UndoLog) else None
         self._facts = TurnFacts(task.task_id, undo, root, shared.board.tools)
+        self._hooks = TaskHooks(shared.board, task, self.emit)
+        self._changed: dict[str, Judged] = {}  # by call id: calls whose arguments a hook changed
         self._notes: dict[str, str] = {}  # by call id: a note about the sandbox's private /tmp for its result
         self._redacted: dict[str, str] = {}  # by call id: results already without secrets
 
@@ -273,6 +304,23 @@ class _TaskTurn:
     async def execute(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
     ) -> ToolResult:
+        call, arguments = self.take_changed(call, arguments)
+        try:
+            result = await self._execute(call, tool, arguments, progress)
+        except ToolError as error:
+            raise await self._hooks.after_failure(call, tool, arguments, error) from error
+        result = await self._hooks.after_call(call, tool, arguments, result)
+        self._redacted[call.id] = result.text
+        return result
+
+    def take_changed(self, call: Call, arguments: msgspec.Struct) -> tuple[Call, msgspec.Struct]:
+        """Return a decided call as hooks left it."""
+        changed = self._changed.pop(call.id, None)
+        return (changed.call, changed.arguments) if changed is not None else (call, arguments)
+
+    async def _execute(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
+    ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
         for _ in range(MOST_OPENED_RUNS):  # a command that gets further may be blocked at the next step
             blocked = relevant_blocks(result.blocked, result.ok, result.text)
@@ -287,9 +335,7 @@ class _TaskTurn:
             notes.append(tmp_note)
         notes += self._warn_of_repairs()
         text = "\n".join((result.text, *(f"[{note}]" for note in notes)))
-        result = msgspec.structs.replace(result, text=text)
-        self._redacted[call.id] = result.text
-        return result
+        return msgspec.structs.replace(result, text=text)
 
     def _warn_of_repairs(self) -> tuple[str, ...]:
         """Warn the person about protected names that sandboxed commands changed."""
@@ -329,15 +375,17 @@ class _TaskTurn:
         return _with_note(result, request, "the person allowed it, and the command ran again"), True
 
     async def steering(self) -> tuple[UserMessage, ...]:
-        return self._take(self._task.steering, self._board.steering)
+        return await self._hooks.accept(self._take(self._task.steering, self._board.steering))
 
     async def follow_ups(self) -> tuple[UserMessage, ...]:
         task, board = self._task, self._board
-        waiting = self._take(task.queued, board.follow_ups)
+        waiting = await self._hooks.accept(self._take(task.queued, board.follow_ups))
         if waiting:
             return waiting
         reports = await self._shared.delegations.reports(task)
-        return reports or await self.steering() or self._take(task.queued, board.follow_ups)
+        texts = reports or await self.steering()
+        texts = texts or await self._hooks.accept(self._take(task.queued, board.follow_ups))
+        return texts or await self._hooks.before_stop()
 
     def _take(self, waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
         """Move waiting text to `in_delivery`; the journal drops it from the queue when the message is
@@ -386,13 +434,17 @@ class _TaskTurn:
         self, call: Call, tool: Tool, arguments: msgspec.Struct
     ) -> tuple[Decision, Facts | None]:
         board, task = self._board, self._task
+        judged = await self._hooks.before_call(call, tool, arguments)
+        if judged.arguments is not arguments:  # what a hook changed is judged like any other call
+            call, arguments = judged.call, judged.arguments
+            self._changed[call.id] = judged
         try:
             status = await board.sandboxing.prepare(tool, task.workspace.boundary)
-            facts = await _facts(task, tool, arguments)
+            facts = with_opinion(await _facts(task, tool, arguments), judged.opinion)
         except ToolError as error:
             return Denied(str(error)), None
         board.note_facts(call.id, facts)
-        verdict = board.policy.decide(facts, board.clock.wall())
+        verdict = board.policy.decide(facts, board.clock.wall(), task.call_limits)
         boundary = task.workspace.boundary
         board.sandboxing.confine(
             call.id, confinement_for(tool, facts, verdict, board.policy.mode, boundary, status)
@@ -428,6 +480,10 @@ class _TaskTurn:
         """Ask the person about a call. `reason` replaces the verdict's reason."""
         reason = reason or verdict.reason
         board, task = self._board, self._task
+        refusal = await self._hooks.before_request(call, tool, arguments, reason)
+        if refusal:
+            board.policy.log_answer(facts, verdict, refusal, board.clock.wall())
+            return Denied(refusal)
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
             if facts.shell is not None and isinstance(preview, Command):
@@ -443,7 +499,7 @@ class _TaskTurn:
         )
         self._shared.update_state(task)
         try:
-            return await self._shared.inbox.ask(task.task_id, request, facts, verdict)
+            return await self._shared.inbox.ask(task.task_id, request, facts, verdict, task.call_limits)
         finally:
             self._shared.update_state(task)
 
@@ -453,12 +509,16 @@ class _TaskTurn:
         compaction = plan(history, int(target))
         if compaction is None or compaction == task.compaction:
             return None
+        if why := await self._hooks.before_compaction("auto"):
+            self.emit(Notice("warning", f"not compacted: {why}"))
+            return None
         from_tokens = round(sum(message_tokens(message) for message in history))
         await self._board.journal.record_compaction(task.task_id, compaction)
         task.compaction = compaction
         task.services.forget_shown()
         kept_messages = len(history) - compaction.through
         self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept_messages, compaction.through))
+        await self._hooks.after_compaction("auto")
         return compaction
 
 

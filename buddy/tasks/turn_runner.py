@@ -18,6 +18,7 @@ from buddy.agent.messages import UserMessage
 from buddy.agent.receipt import receipt_text
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import Note
+from buddy.tasks.hook_points import TaskHooks
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.turn_host import TurnParts, build_agent, build_host
 
@@ -112,6 +113,11 @@ class TurnRunner:
         restored_tree = await self._shared.workspaces.prepare(task)
         if restored_tree:
             self._shared.hub.emit(task.task_id, Notice("info", restored_tree))
+        hooks = TaskHooks(
+            self._shared.board, task, lambda notice: self._shared.hub.emit(task.task_id, notice)
+        )
+        if prompts:
+            prompts = await hooks.before_turn(prompts)
         access = self._shared.board.model(task.model)
         agent = build_agent(self._shared, task, access, lambda: self._is_foreground(task.task_id))
         host = build_host(self._shared, task)
@@ -137,6 +143,7 @@ class TurnRunner:
             task.deadline = None
         self._shared.delegations.end_children(task)
         task.runner = None
+        task.call_limits = replace(task.call_limits, rules=())
         with contextlib.suppress(NotSavedError):  # the closed writer has reported what is lost
             if task.background and not task.parent and outcome.outcome == "completed":
                 self._offer(

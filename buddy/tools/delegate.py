@@ -23,6 +23,15 @@ class Assignment(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None
     model: str
     worktree: str = ""
+    agent: str = ""
+
+
+class AgentDefaults(msgspec.Struct, frozen=True):
+    """Defaults of a subagent file for what a call leaves open: `background` (None: as usual), and `worktree`:
+    it works in one of its own."""
+
+    background: bool | None = None
+    worktree: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -34,11 +43,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Delegation(msgspec.Struct, frozen=True):
-    """Functions that start and end subagents. `start` gives one to a task and returns its number (it raises
+    """Functions that start and end subagents. `describe` returns what a subagent file says (it raises
+    `ToolError` for a name there is none of). `start` gives one to a task and returns its number (it raises
     `ToolError`); `attend` waits for its end, and ends it when cancelled; `report_later` does not wait: the
     report reaches the task once the model has nothing else to do. `isolate` makes a worktree for a task's
     subagent and returns its name (it raises `ToolError`), `release` removes one that is not needed."""
 
+    describe: Callable[[str], AgentDefaults]
     start: Callable[[int, Assignment], int]
     attend: Callable[[int], Awaitable[Report]]
     report_later: Callable[[int], None]
@@ -56,8 +67,9 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
         case names:
             tools = ", ".join(names)
     model = arguments.model or "the model of this task"
+    agent = f"\nsubagent: {arguments.agent}" if arguments.agent else ""
     place = "\nworks in: a git worktree of its own" if arguments.isolation else ""
-    return Plain(f"a subagent {where}", f"{arguments.task}\n\ntools: {tools}\nmodel: {model}{place}")
+    return Plain(f"a subagent {where}", f"{arguments.task}\n\ntools: {tools}\nmodel: {model}{agent}{place}")
 
 
 @tool(
@@ -73,6 +85,8 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
         "message": "task",
         "allowed_tools": "tools",
         "run_in_background": "background",
+        "subagent_type": "agent",
+        "agent_type": "agent",
     },
 )
 async def delegate(
@@ -82,6 +96,7 @@ async def delegate(
     background: bool = True,
     model: Annotated[str, Meta(description="A profile of the person's; left out: your own model")] = "",
     isolation: Literal["worktree"] | None = None,
+    agent: Annotated[str, Meta(description="Name of a subagent, where the system prompt lists some")] = "",
 ) -> ToolResult:
     """Give a part of the work to a subagent: a conversation of its own that starts with this task alone and
     has its own context. In the background (the default) you get its number at once and go on; its answer
@@ -93,9 +108,12 @@ async def delegate(
         raise ToolError("the task is empty; write what the subagent shall do, with all it needs to know")
     delegation = ctx.service(Delegation)
     chosen = None if tools is None else tuple(tools)
-    worktree = await delegation.isolate(ctx.task_id, task) if isolation else ""
+    defaults = delegation.describe(agent)
+    background = background if defaults.background is None else defaults.background
+    isolated = isolation is not None or defaults.worktree
+    worktree = await delegation.isolate(ctx.task_id, task) if isolated else ""
     try:
-        number = delegation.start(ctx.task_id, Assignment(task, chosen, model, worktree))
+        number = delegation.start(ctx.task_id, Assignment(task, chosen, model, worktree, agent))
     except ToolError:
         await delegation.release(worktree)
         raise

@@ -68,7 +68,7 @@ def _request(context: Context, access: ModelAccess, history: tuple[Message, ...]
     sampling = access.sampling
     return ModelRequest(
         model=access.model,
-        system=context.board.task(context.focus).workspace.system,
+        system=context.board.task(context.focus).system_prompt(context.board.parts),
         history=history,
         tools=context.board.parts.tools.list_definitions(),
         max_tokens=sampling.max_tokens,

@@ -128,6 +128,10 @@ class Commands:
         """Return all names and aliases."""
         return tuple(self._names)
 
+    def is_exact(self, name: str) -> bool:
+        """Tell whether this is the whole name or alias of a command."""
+        return name in self._names
+
     def find(self, name: str) -> SlashCommand:
         """Return the command with this name, alias or unique prefix. Raises `CommandError` with the nearest
         name."""

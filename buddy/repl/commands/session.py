@@ -260,7 +260,9 @@ async def context_(context: Context, argument: str) -> None:
     task = context.board.task(context.focus)
     parts = context.board.parts
     meter = task.meter
-    kinds: dict[str, float] = {"system prompt and instructions": len(task.workspace.system) / 4}
+    kinds: dict[str, float] = {
+        "system prompt and instructions": len(task.system_prompt(context.board.parts)) / 4
+    }
     kinds["tools"] = (
         sum(len(str(tool.parameters)) + len(tool.description) for tool in parts.tools.list_all()) / 4
     )

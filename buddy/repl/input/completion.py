@@ -25,7 +25,7 @@ META_CHARS = 300
 """Of a description; the menu cuts it to the width there is."""
 _MENTION = re.compile(r"(?:^|(?<=\s))@(?P<path>(?:\\.|[^\s@])?(?:\\.|\S)*)$")
 _ADDRESS = re.compile(r"@(?P<number>\d*)")
-_COMMAND = re.compile(r"/(?P<name>[\w?-]*)")
+_COMMAND = re.compile(r"/(?P<name>[\w?:.-]*)")
 _ARGUMENTS = re.compile(r"/(?P<name>[\w?-]+)\s+(?P<rest>[^\n]*)")
 _OUTSIDE = ("/", "~", "../", "./")
 
@@ -80,7 +80,8 @@ class SessionCompleter(Completer):
         before, after = document.text_before_cursor, document.text_after_cursor
         line = before.lstrip()
         if found := _COMMAND.fullmatch(line):
-            return line, command_offers(self._commands, found["name"])
+            name = found["name"]
+            return line, [*command_offers(self._commands, name), *definition_offers(context, name)]
         if found := _ARGUMENTS.fullmatch(line):
             return await self._argument(context, found["name"], found["rest"])
         if found := _MENTION.search(before):
@@ -152,6 +153,18 @@ class SessionCompleter(Completer):
     async def _look_up(self, look: Callable[[], T]) -> T:
         async with self._looking:
             return await asyncio.to_thread(look)
+
+
+def definition_offers(context: Context, beginning: str) -> list[Offer]:
+    """Return the skills and command files whose names begin so, as the last look found them."""
+    catalogue = context.session.extensions.catalogue
+    wanted = beginning.lower()
+    found = {one.name: one for one in catalogue.definitions if one.kind != "agent" and one.for_user}
+    return [
+        Offer(f"/{name}", one.description)
+        for name, one in sorted(found.items())
+        if name.lower().startswith(wanted) and catalogue.invocable(name) is not None
+    ]
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:

@@ -107,6 +107,13 @@ def strictest(decisions: Sequence[Decision]) -> Decision:
     return max(decisions, key=_STRICTNESS.__getitem__)
 
 
+def stricter_mode(one: Mode | None, other: Mode | None) -> Mode | None:
+    """Return the stricter of two modes, where None is no limit."""
+    if one is None or other is None:
+        return one or other
+    return MODES[min(MODES.index(one), MODES.index(other))]
+
+
 def mode_by_name(name: str) -> Mode | None:
     """Return the mode of this name, buddy's or Claude's."""
     for mode in MODES:

@@ -10,7 +10,7 @@ import msgspec
 
 from buddy.agent.display import Display
 from buddy.agent.messages import Call
-from buddy.safety.policy.decide import Facts, Mode, Verdict, judge
+from buddy.safety.policy.decide import Facts, Mode, Verdict, judge, stricter_mode
 from buddy.safety.policy.grants import ASK, ApprovalKind, Approvals, Grant
 from buddy.safety.policy.rules import Rule, RuleSet
 
@@ -31,6 +31,17 @@ class LogEntry(msgspec.Struct, frozen=True):
     answer: str = ""
 
 
+class CallLimits(msgspec.Struct, frozen=True):
+    """Limits and permissions of the calls of one task: a permission mode (None for none; it counts where it
+    is stricter than the session's) and rules the person's own files allow it."""
+
+    mode: Mode | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+NO_CALL_LIMITS = CallLimits()
+
+
 class Policy:
     """Mutable state around `judge`. Times are seconds on one clock of the caller's choice."""
 
@@ -46,9 +57,9 @@ class Policy:
         self.mode: Mode = "ask"
         self.set_mode(mode)
 
-    def decide(self, facts: Facts, now: float) -> Verdict:
+    def decide(self, facts: Facts, now: float, limits: CallLimits = NO_CALL_LIMITS) -> Verdict:
         """Judge one call and keep the decision."""
-        verdict = self.consider(facts, now)
+        verdict = self.consider(facts, now, limits)
         self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict))
         return verdict
 
@@ -61,10 +72,12 @@ class Policy:
                 return
         self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict, answer))
 
-    def consider(self, facts: Facts, now: float) -> Verdict:
+    def consider(self, facts: Facts, now: float, limits: CallLimits = NO_CALL_LIMITS) -> Verdict:
         """Judge one call without logging: for testing rules, and for judging open requests again after a
         change."""
-        return judge(facts, self.mode, self.rules, self.grants, self.approvals, trusted=self.trusted, now=now)
+        mode = stricter_mode(self.mode, limits.mode) or self.mode
+        grants = (*self.grants, *(Grant(rule, None) for rule in limits.rules))
+        return judge(facts, mode, self.rules, grants, self.approvals, trusted=self.trusted, now=now)
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode. Raises `ValueError` for yolo unless buddy was started with it."""

@@ -38,13 +38,15 @@ class TerminalSize(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more."""
+    """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more;
+    `stdin`: a descriptor to read from, nothing to read for -1."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     processes: int | None = None
+    stdin: int = -1
 
 
 Starter = Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]]
@@ -102,7 +104,8 @@ def launch_with_pipe(
         try:
             if sys.platform == "linux":
                 _enlarge(reading)
-            process = _start(launch, tag, starter, stdin=subprocess.DEVNULL, out=writing, errors=errors)
+            stdin = launch.stdin if launch.stdin >= 0 else subprocess.DEVNULL
+            process = _start(launch, tag, starter, stdin=stdin, out=writing, errors=errors)
         finally:
             os.close(writing)
         os.set_blocking(reading, False)

@@ -46,7 +46,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
     False for buddy's own programs: a git that ends at a limit would leave half a checkout, and they may take
     the processes that commands must leave free. `bounds`: how much
-    of the output is kept, where that is not the usual."""
+    of the output is kept, where that is not the usual; `stdin`: a descriptor to read from, the caller's to
+    close, nothing to read for -1."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -57,6 +58,7 @@ class CommandRequest(msgspec.Struct, frozen=True):
     kept: bool = True
     limited: bool = True
     bounds: OutputBounds | None = None
+    stdin: int = -1
 
 
 class FinishedCommand(msgspec.Struct, frozen=True):
@@ -183,7 +185,7 @@ class ChildProcesses:
             argv = with_limits(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
         processes = shared_processes() if request.limited else None
-        return Launch(argv, request.cwd, env, processes=processes)
+        return Launch(argv, request.cwd, env, processes=processes, stdin=request.stdin)
 
     def _confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         if self.sandbox is None:

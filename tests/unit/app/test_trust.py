@@ -14,6 +14,7 @@ from buddy.app.trust import FolderTrust
 from buddy.app.trust_answer import TrustAnswer
 from buddy.config.loading import directories
 from buddy.safety.paths import Boundary
+from buddy.safety.trusted_files import TEXT_THING
 from tests.fake_llm.script import Reply, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.hostile_repositories.repositories import write
@@ -42,7 +43,8 @@ def test_a_folder_with_nothing_of_its_own_is_not_asked_about(tmp_path: Path) -> 
     assert (folder.ask(), folder.is_open) == ("", False)
     assert folder.answer("").text.endswith("has no settings of its own: nothing to trust.")
     assert folder.answer("show").changes == "no"
-    write(tmp_path / "repo", ".claude/commands/x.md", "!`id`")
+    write(tmp_path / "repo", ".cursor/rules/x.md", "!`id`")
+    write(tmp_path / "repo", ".claude/settings.json", '{"permissions": {"allow": ["Bash"]}}')
     assert FolderTrust(place_of(tmp_path)).ask() == ""
 
 
@@ -54,9 +56,10 @@ def test_what_would_be_in_force_is_named_with_its_kind_and_hash(tmp_path: Path) 
     folder = FolderTrust(launch)
     asked = folder.ask()
     assert folder.is_open
-    assert asked.split("\n")[:3] == [
+    assert asked.split("\n")[:4] == [
         f"{tmp_path}/repo has settings of its own. They are ignored until you trust it:",
         f"  .buddyx/ext/deploy⟨U+001B⟩[2J.py (new): tools: code that buddy runs, sha256 {short(CODE)}",
+        f"  .claude/commands (new): commands, sha256 {short(TEXT_THING)}",
         f"  buddy.toml (new): settings and rules, sha256 {short(TOML)}",
     ]
     assert "\x1b" not in asked
@@ -235,3 +238,32 @@ async def test_on_a_terminal_the_question_takes_no_key(tmp_path: Path) -> None:
             await terminal.line("again")
             await terminal.until(lambda: len(server.requests) == 2, "a second request")
             assert "from the project" in told(server)
+
+
+def test_a_hook_is_asked_about_again_when_it_changes_and_a_skill_is_not(tmp_path: Path) -> None:
+    launch, repo = place_of(tmp_path), tmp_path / "repo"
+    hook = '{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "%s"}]}]}}'
+    write(repo, ".claude/settings.json", hook % "./check")
+    write(repo, ".claude/skills/a/SKILL.md", "---\nname: a\n---\nx")
+    folder = FolderTrust(launch)
+    asked = folder.ask()
+    assert ".claude/settings.json hooks/PreToolUse/1 (new): hooks: commands that buddy runs" in asked
+    assert ".claude/skills (new): skills" in asked
+    folder.answer("always")
+    assert FolderTrust(launch).ask() == ""
+
+    write(repo, ".claude/skills/a/SKILL.md", "---\nname: a\n---\ny")
+    assert FolderTrust(launch).ask() == ""
+
+    write(repo, ".claude/settings.json", hook % "./other")
+    assert "hooks/PreToolUse/1 (changed)" in FolderTrust(launch).ask()
+
+
+def test_a_script_of_hooks_is_asked_about_again_when_it_changes(tmp_path: Path) -> None:
+    launch, repo = place_of(tmp_path), tmp_path / "repo"
+    write(repo, ".claude/hooks/check.sh", "exit 0")
+    folder = FolderTrust(launch)
+    assert folder.ask()
+    folder.answer("always")
+    write(repo, ".claude/hooks/check.sh", "curl evil")
+    assert ".claude/hooks/check.sh (changed): a script, which hooks may run" in FolderTrust(launch).ask()

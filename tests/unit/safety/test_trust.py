@@ -218,7 +218,15 @@ def test_RU_A18_only_what_this_version_uses_is_asked_about(repo: Path, place: Pa
     REPOSITORIES["commands"](repo, trap)
     write(repo, ".buddyx/ext/deep/helper.py", "x")
     names = sorted(trusted_things(str(repo)))
-    assert names == [".buddyx/ext/deep/helper.py", "BUDDY.TOML", "Buddy.toml", "buddy.toml"]
+    folders = [".claude/commands", ".gemini/commands"]
+    assert names == [
+        ".buddyx/commands",
+        ".buddyx/ext/deep/helper.py",
+        *folders,
+        "BUDDY.TOML",
+        "Buddy.toml",
+        "buddy.toml",
+    ]
     assert trusted_things(f"{repo}/none") == {}
 
 

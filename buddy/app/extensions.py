@@ -1,0 +1,69 @@
+"""The extensions of a session: its catalogue and its hooks, joined with what they act through."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from buddy.agent.tool import ToolRegistry
+from buddy.app.launch import LaunchContext
+from buddy.config.settings import Settings
+from buddy.extend.catalogue import ExtensionCatalogue
+from buddy.extend.hooks.commands import CommandRunner
+from buddy.extend.hooks.dispatcher import Hooks
+from buddy.extend.hooks.protocol import HookPoint
+from buddy.extend.search_folders import ExtensionPlaces
+
+
+class Extensions:
+    """Skills, command files, subagent files, hooks and plug-in folders of a session. `runner` runs the
+    commands of hooks, `common` gives the fields every hook reads."""
+
+    def __init__(
+        self,
+        launch: LaunchContext,
+        settings: Settings,
+        tools: ToolRegistry,
+        *,
+        runner: Callable[[], CommandRunner],
+        common: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._launch = launch
+        self._off = settings.tools.disabled
+        self._tools = tools
+        self._refreshing = asyncio.Lock()
+        self.hooks = Hooks(runner, common)
+        self.catalogue = ExtensionCatalogue(
+            self._places, trusted=launch.trusted, hooks_changed=self.hooks.replace_files
+        )
+
+    async def refresh(self) -> None:
+        """Read what changed since the last look: before a prompt is sent, and before a list is shown."""
+        async with self._refreshing:
+            if await asyncio.to_thread(self.catalogue.refresh):
+                self._offer_skills()
+
+    async def end(self) -> None:
+        """Run the hooks of SessionEnd; nobody is left to read what they answer."""
+        if self.hooks.handles("SessionEnd"):
+            point = HookPoint("SessionEnd", {"reason": "other"}, self._launch.boundary, ("other",))
+            await self.hooks.dispatch(point, asyncio.Event())
+
+    def _places(self) -> ExtensionPlaces:
+        boundary, where = self._launch.boundary, self._launch.where
+        return ExtensionPlaces(boundary.root, boundary.cwd, boundary.home, os.path.realpath(where.config))
+
+    def _offer_skills(self) -> None:
+        """Offer the tool `skill` while there is a skill for the model."""
+        skills = self.catalogue.of_kind("skill")
+        wanted = any(one.state == "active" and one.for_model for one in skills) and "skill" not in self._off
+        if wanted == (self._tools.get("skill") is not None):
+            return
+        if not wanted:
+            self._tools.remove("skill")
+            return
+        from buddy.extend.skill_tool import SKILL_TOOL  # its schema is made when a skill exists
+
+        self._tools.register(SKILL_TOOL)

@@ -1,0 +1,107 @@
+"""`/name words`: a skill or command file of that name becomes a prompt, with its commands run and its files
+attached."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+
+from buddy.agent.formatting import keep_ends
+from buddy.agent.messages import Text, UserPart
+from buddy.agent.tool import ToolError
+from buddy.app.session import Session
+from buddy.extend.command_text import (
+    MAX_COMMANDS,
+    PlainPiece,
+    ShellPiece,
+    fill_in,
+    gemini_pieces,
+    pieces_of,
+)
+from buddy.extend.definitions import ExtensionFile, read_body
+from buddy.safety.policy.rules_loading import rules_of_claude
+
+MAX_OUTPUT_CHARS = 30_000
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    """A definition made ready to be sent. `model` is "" for the task's own; `agent` names a subagent file;
+    `fork`: it works in a task of its own. `notes` are sentences for the person."""
+
+    definition: ExtensionFile
+    parts: tuple[UserPart, ...]
+    notes: tuple[str, ...]
+    model: str
+    agent: str
+    fork: bool
+
+
+def split_line(line: str) -> tuple[str, str]:
+    """Return the name and the words of a line that begins with a slash; the words keep their spelling."""
+    name, _, words = line.removeprefix("/").partition(" ")
+    first, newline, rest = name.partition("\n")
+    return first, f"{rest} {words}".strip() if newline else words.strip()
+
+
+async def invoke(session: Session, task_id: int, definition: ExtensionFile, arguments: str) -> Invocation:
+    """Fill in the text of a definition for a task: its commands run under the policy, in order. Raises
+    `ToolError` where the file can't be read or a command may not run."""
+    front = await asyncio.to_thread(read_body, definition)
+    if definition.is_toml:
+        pieces = gemini_pieces(front.body, arguments)
+    else:
+        pieces = pieces_of(fill_in(front.body, arguments))
+    commands = sum(isinstance(piece, ShellPiece) for piece in pieces)
+    if commands > MAX_COMMANDS:
+        raise ToolError(f"{definition.label}: expected at most {MAX_COMMANDS} commands, found {commands}")
+    notes = _allow(session, task_id, definition)
+    own = "".join(piece.text if isinstance(piece, PlainPiece) else "…" for piece in pieces)
+    attached = await session.expand(task_id, own)  # before output of commands is in the text: it is data
+    texts: list[str] = []
+    for piece in pieces:
+        match piece:
+            case PlainPiece(text):
+                texts.append(text)
+            case ShellPiece(command):
+                texts.append(await _output(session, task_id, definition, command))
+    heading = f"[attached: /{definition.name} ({definition.label})]"
+    if definition.kind == "skill":
+        heading += f"\n[files of this skill: {os.path.realpath(definition.folder)}]"
+    return Invocation(
+        definition,
+        (
+            Text(f"/{definition.name} {arguments}".strip()),
+            Text(f"\n\n{heading}\n{''.join(texts)}\n"),
+            *attached.parts[1:],
+        ),
+        (*notes, *attached.notes),
+        _model(session, definition),
+        definition.agent if session.extensions.catalogue.find("agent", definition.agent) else "",
+        definition.fork,
+    )
+
+
+async def _output(session: Session, task_id: int, definition: ExtensionFile, command: str) -> str:
+    try:
+        result = await session.board.run_for_person(task_id, "run_shell", {"command": command})
+    except ToolError as error:
+        raise ToolError(f"{definition.label}: `{command[:200]}` did not run: {error}") from error
+    return keep_ends(result.text, MAX_OUTPUT_CHARS)
+
+
+def _allow(session: Session, task_id: int, definition: ExtensionFile) -> tuple[str, ...]:
+    """Let the turn do what a file of the person's own allows; a project's file allows nothing."""
+    if not definition.allowed_tools or definition.scope == "project":
+        return ()
+    rules = rules_of_claude({"allow": list(definition.allowed_tools)}, "session", definition.label)
+    named = tuple(rule for rule in rules.rules if rule.argv or rule.path or rule.host)
+    session.board.allow_for_turn(task_id, named)
+    return ()
+
+
+def _model(session: Session, definition: ExtensionFile) -> str:
+    """Return the model a file asks for; "" where the person has no profile of that name: a file must not
+    choose another company's model."""
+    return definition.model if definition.model in session.settings.models else ""

@@ -1,0 +1,234 @@
+"""Skills, command files and subagent files as records: found, read without blocking, judged usable or not.
+
+The body of a file is read when it is used, by `read_body`; a record holds what lists and prompts need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import ToolError
+from buddy.extend.front_matter import FrontMatter, flag_field, list_field, split_front_matter, text_field
+from buddy.extend.search_folders import Kind, Scope, SearchFolder
+from buddy.safety.paths import is_beneath, read_regular
+from buddy.safety.sanitise import clean, one_line, visible
+
+MAX_FILE_BYTES = 256 * 1024
+MAX_FILES = 1_000
+"""Of one search folder."""
+MAX_DEPTH = 6
+NAME_CHARS = 64
+DESCRIPTION_CHARS = 1024
+_NAME = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_TYPABLE = pattern(r"[\w.-]+(?::[\w.-]+)*")
+State = Literal["active", "untrusted", "shadowed", "malformed", "disabled"]
+
+
+class ExtensionFile(msgspec.Struct, frozen=True):
+    """One skill, command file or subagent file. `reason` says why it is not active, `warning` what is odd
+    about an active one. `folder` is a skill's own folder. Fields that a kind does not have are empty."""
+
+    kind: Kind
+    name: str
+    path: str
+    label: str
+    scope: Scope
+    inside: str = ""
+    description: str = ""
+    hint: str = ""
+    state: State = "active"
+    reason: str = ""
+    warning: str = ""
+    model: str = ""
+    agent: str = ""
+    fork: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    for_model: bool = True
+    for_user: bool = True
+    paths: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    permission_mode: str = ""
+    max_turns: int = 0
+    background: bool | None = None
+    worktree: bool = False
+    skills: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The folder a skill's other files are relative to."""
+        return os.path.dirname(self.path)
+
+    @property
+    def is_toml(self) -> bool:
+        """Tell whether this is a command file of Gemini's kind."""
+        return self.path.endswith(".toml")
+
+
+def definitions_in(folder: SearchFolder) -> Iterator[ExtensionFile]:
+    """Yield the definitions of a folder in the order of their names; of one that can't be listed none."""
+    for name, path in sorted(_files(folder))[:MAX_FILES]:
+        yield _definition(folder, folder.prefix + name, path)
+
+
+def watched_paths(folder: SearchFolder) -> list[str]:
+    """Return the paths whose state says whether the folder's definitions changed."""
+    return [folder.path, *(path for _, path in _files(folder)), *_subfolders(folder)]
+
+
+def read_body(definition: ExtensionFile) -> FrontMatter:
+    """Return a definition's file as it is now. Raises `ToolError`."""
+    return _parse(definition.path, definition.inside)
+
+
+def _files(folder: SearchFolder) -> Iterator[tuple[str, str]]:
+    if folder.kind == "skill":
+        for entry in _entries(folder.path):
+            path = os.path.join(entry.path, "SKILL.md")
+            if os.path.lexists(path):
+                yield entry.name, path
+        return
+    pending = [(folder.path, "", 0)]
+    while pending:
+        directory, before, depth = pending.pop()
+        for entry in _entries(directory):
+            stem, ending = os.path.splitext(entry.name)
+            if ending in folder.endings and not _is_folder(entry):
+                yield before + stem, entry.path
+            elif folder.deep and depth < MAX_DEPTH and _is_folder(entry):
+                pending.append((entry.path, f"{before}{entry.name}:", depth + 1))
+
+
+def _subfolders(folder: SearchFolder) -> list[str]:
+    found: list[str] = []
+    pending = [(folder.path, 0)]
+    while pending:
+        directory, depth = pending.pop()
+        if depth and not folder.deep and folder.kind != "skill":
+            break
+        below = [entry.path for entry in _entries(directory) if _is_folder(entry)]
+        found += below
+        if folder.deep and depth < MAX_DEPTH:
+            pending += [(path, depth + 1) for path in below]
+    return found
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as listing:
+            return [
+                entry for entry, _ in zip(listing, range(MAX_FILES), strict=False) if entry.name[0] != "."
+            ]
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Tell whether to look into it; a link is not followed, so that no circle is walked."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _parse(path: str, inside: str) -> FrontMatter:
+    real = os.path.realpath(path)
+    if inside and not is_beneath(real, os.path.realpath(inside)):
+        raise ToolError(f"it is a link to {visible(real)}, outside of the folder it belongs to")
+    try:
+        text = read_regular(real, MAX_FILE_BYTES + 1).decode("utf-8", "replace")
+    except OSError as error:
+        raise ToolError(f"it can't be read: {error.strerror}") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise ToolError(f"it is over {MAX_FILE_BYTES // 1024} KiB")
+    return _toml(text) if path.endswith(".toml") else split_front_matter(text)
+
+
+def _toml(text: str) -> FrontMatter:
+    import tomllib  # here: only Gemini's command files need it
+
+    try:
+        table = tomllib.loads(text.removeprefix("\ufeff"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ToolError(f"it is no valid TOML: {error}") from error
+    prompt = table.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ToolError('expected a text as "prompt"')
+    return FrontMatter(table, prompt.strip())
+
+
+def _definition(folder: SearchFolder, name: str, path: str) -> ExtensionFile:
+    shown = one_line(clean(name), 120)
+    label = f"{folder.label}/{one_line(clean(os.path.relpath(path, folder.path)), 120)}"
+    found = ExtensionFile(folder.kind, name, path, label, folder.scope, folder.inside)
+    if not _TYPABLE().fullmatch(name) or len(name) > 2 * NAME_CHARS:
+        reason = "its name can't be typed: expected letters, digits, '-', '_' or '.'"
+        return msgspec.structs.replace(found, name=visible(shown), state="malformed", reason=reason)
+    try:
+        front = _parse(path, folder.inside)
+    except ToolError as error:
+        return msgspec.structs.replace(found, state="malformed", reason=one_line(clean(str(error)), 300))
+    found = _with_fields(found, front.fields)
+    problems = [front.warning, _oddity(found, front.fields) if folder.kind == "skill" else ""]
+    found = msgspec.structs.replace(found, warning="; ".join(filter(None, problems)))
+    if not front.body:
+        return msgspec.structs.replace(found, state="malformed", reason="it has no text")
+    if not found.description and folder.kind != "skill":
+        return msgspec.structs.replace(found, description=_first_line(front.body))
+    return found
+
+
+def _oddity(found: ExtensionFile, fields: Any) -> str:
+    """Return what the agentskills format does not allow in a skill that can be used all the same."""
+    given = text_field(fields, "name")
+    own = found.name.rpartition(":")[2]
+    if not found.description:
+        return "it has no description, so the model can't tell when to use it"
+    if given and given != own:
+        return f"its name is {one_line(clean(given), 60)!r}, its folder's {own!r}: the folder's counts"
+    if not _NAME().fullmatch(own) or len(own) > NAME_CHARS:
+        return "a skill's name has lower-case letters, digits and single hyphens, at most 64"
+    return ""
+
+
+def _with_fields(found: ExtensionFile, fields: Any) -> ExtensionFile:
+    """Return the definition with the fields of its front matter; values of no use are left out."""
+    turns = text_field(fields, "maxTurns", "max-turns", "steps")
+    model = text_field(fields, "model")
+    background = fields.get("background")
+    tools = list_field(fields, "tools")
+    name = found.name
+    if found.kind == "agent":
+        given = text_field(fields, "name")
+        prefix = found.name.rpartition(":")[0]
+        if given and _TYPABLE().fullmatch(given) and len(given) <= NAME_CHARS:
+            name = f"{prefix}:{given}" if prefix else given
+    return msgspec.structs.replace(
+        found,
+        name=name,
+        description=one_line(clean(text_field(fields, "description")), DESCRIPTION_CHARS),
+        hint=one_line(clean(text_field(fields, "argument-hint", "argument_hint")), 120),
+        model="" if model in ("", "inherit", "default") else one_line(clean(model), 120),
+        agent=one_line(clean(text_field(fields, "agent")), NAME_CHARS),
+        fork=text_field(fields, "context") == "fork" or flag_field(fields, "subtask", default=False),
+        allowed_tools=list_field(fields, "allowed-tools", "allowed_tools") or (),
+        for_model=not flag_field(fields, "disable-model-invocation", default=False),
+        for_user=flag_field(fields, "user-invocable", default=True),
+        paths=list_field(fields, "paths") or (),
+        tools=None if "*" in (tools or ()) else tools,
+        disallowed_tools=list_field(fields, "disallowedTools", "disallowed-tools") or (),
+        permission_mode=text_field(fields, "permissionMode", "permission-mode"),
+        max_turns=int(turns[:6]) if turns.isdecimal() and turns.isascii() else 0,
+        background=background if isinstance(background, bool) else None,
+        worktree=text_field(fields, "isolation") == "worktree",
+        skills=list_field(fields, "skills") or (),
+    )
+
+
+def _first_line(body: str) -> str:
+    line = next((line for line in body.splitlines() if line.strip()), "")
+    return one_line(clean(line.lstrip("# ").strip()), 100)

@@ -1,0 +1,1 @@
+"""Hooks: commands and callbacks that run at named points of a session."""

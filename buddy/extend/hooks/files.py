@@ -1,0 +1,119 @@
+"""Hooks of settings files: Claude's JSON, read from the person's folders, the project and plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from buddy.extend.hooks.matchers import WrongMatcher, compile_matcher
+from buddy.extend.hooks.protocol import (
+    DEFAULT_TIMEOUT_S,
+    EVENTS,
+    SESSION_END_TIMEOUT_S,
+    CommandHook,
+    Hook,
+    HookEvent,
+    HookScope,
+)
+from buddy.safety.trusted_files import hook_digest
+
+LONGEST_TIMEOUT_S = 3600.0
+MAX_DEFINITIONS = 200
+MAX_COMMAND_CHARS = 20_000
+
+
+class HookDefinition(msgspec.Struct, frozen=True):
+    """One entry of a hooks file: the hook, or the reason why it is none. `digest` identifies what it does:
+    trust in a project's hook is trust in this."""
+
+    label: str
+    source: str
+    digest: str
+    hook: Hook | None = None
+    problem: str = ""
+
+
+class HooksFile(msgspec.Struct, frozen=True):
+    """File of hooks, and the rights they get: `confined` ones run in the sandbox."""
+
+    path: str
+    label: str
+    scope: HookScope
+    confined: bool
+    environment: Mapping[str, str] = {}
+
+
+def read_definitions(file: HooksFile, data: bytes) -> tuple[tuple[HookDefinition, ...], bool]:
+    """Return the definitions of a file, malformed ones with their problem, and whether the file switches all
+    hooks off (`disableAllHooks`)."""
+    try:
+        table: object = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return (HookDefinition("the whole file", file.label, "", problem=f"no valid JSON: {error}"),), False
+    if not isinstance(table, dict):
+        return (HookDefinition("the whole file", file.label, "", problem="expected a JSON object"),), False
+    fields = cast(dict[str, Any], table)
+    found = tuple(_definitions(file, fields.get("hooks", {})))
+    more = len(found) - MAX_DEFINITIONS
+    if more > 0:
+        why = f"{more} more definitions than the {MAX_DEFINITIONS} that are read"
+        found = (*found[:MAX_DEFINITIONS], HookDefinition("the rest", file.label, "", problem=why))
+    return found, fields.get("disableAllHooks") is True
+
+
+def _definitions(file: HooksFile, hooks: object) -> Iterator[HookDefinition]:
+    if not isinstance(hooks, dict):
+        yield HookDefinition("hooks", file.label, "", problem='expected "hooks": {EVENT: [...]}')
+        return
+    for event, groups in cast(dict[str, Any], hooks).items():
+        if event not in EVENTS:
+            yield HookDefinition(
+                event[:40], file.label, "", problem=f"no event of buddy; there are {', '.join(EVENTS)}"
+            )
+            continue
+        for group in cast(list[object], groups) if isinstance(groups, list) else [groups]:
+            if not isinstance(group, dict):
+                yield HookDefinition(event, file.label, "", problem='expected {"matcher": …, "hooks": […]}')
+                continue
+            yield from _group(file, event, cast(dict[str, Any], group))
+
+
+def _group(file: HooksFile, event: HookEvent, group: Mapping[str, Any]) -> Iterator[HookDefinition]:
+    matcher = group.get("matcher", "")
+    handlers = group.get("hooks", [])
+    if not isinstance(matcher, str) or not isinstance(handlers, list):
+        yield HookDefinition(event, file.label, "", problem='expected a text as "matcher", a list as "hooks"')
+        return
+    try:
+        if matcher not in ("", "*"):
+            compile_matcher(matcher)
+    except WrongMatcher as error:
+        yield HookDefinition(f"{event} {matcher[:40]}", file.label, "", problem=str(error))
+        return
+    for entry in cast(list[object], handlers):
+        fields = cast(dict[str, Any], entry) if isinstance(entry, dict) else {}
+        yield _definition(file, event, matcher, fields)
+
+
+def _definition(file: HooksFile, event: HookEvent, matcher: str, fields: Mapping[str, Any]) -> HookDefinition:
+    label = f"{event} {matcher}".strip()
+    command, timeout = fields.get("command"), fields.get("timeout")
+    kind = fields.get("type", "command")
+    digest = hook_digest(event, matcher, fields)
+    if kind != "command":
+        why = f'hooks of type {str(kind)[:40]!r} are not supported; expected "command"'
+        return HookDefinition(label, file.label, digest, problem=why)
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        return HookDefinition(label, file.label, digest, problem='expected a text as "command"')
+    if len(command) > MAX_COMMAND_CHARS:
+        return HookDefinition(
+            label, file.label, digest, problem=f"its command is over {MAX_COMMAND_CHARS:,} characters"
+        )
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    usual = SESSION_END_TIMEOUT_S if event == "SessionEnd" else DEFAULT_TIMEOUT_S
+    seconds = min(float(cast(float, timeout)), LONGEST_TIMEOUT_S) if is_number else usual
+    handler = CommandHook(command, file.environment, confined=file.confined)
+    hook = Hook(event, handler, matcher, seconds, file.scope, file.label)
+    return HookDefinition(label, file.label, digest, hook)

@@ -1,0 +1,64 @@
+"""`skill`: the tool by which a model reads a skill, or a file beside one."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from msgspec import Meta
+
+from buddy.agent.display import Plain
+from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult, no_access, tool
+from buddy.extend.catalogue import ExtensionCatalogue
+from buddy.extend.command_text import fill_in
+from buddy.extend.definitions import ExtensionFile, read_body
+from buddy.safety.paths import is_beneath, read_beneath
+from buddy.safety.sanitise import visible
+
+MAX_RESULT_CHARS = 100_000
+MAX_FILES_NAMED = 100
+
+
+@tool(risk="low", category="other", access=no_access, aliases=("Skill", "use_skill", "activate_skill"))
+async def skill(
+    ctx: ToolContext,
+    name: Annotated[str, Meta(description="Name of the skill, as listed")],
+    arguments: str = "",
+    file: Annotated[str, Meta(description="A file of the skill instead, relative to its folder")] = "",
+) -> ToolResult:
+    """Read a skill: instructions for a kind of task. Read one before you work on what it is for, and follow
+    it. `file` reads another file of the skill's folder that its text names."""
+    definition = ctx.service(ExtensionCatalogue).find("skill", name.removeprefix("skill:"))
+    if definition is None or not definition.for_model:
+        raise ToolError(f"there is no skill named {visible(name[:80])} for you; the system prompt lists them")
+    if file:
+        text = _beside(definition, file)
+        return ToolResult(text[:MAX_RESULT_CHARS], Plain(f"skill {name}: {file}", ""))
+    body = fill_in(read_body(definition).body, arguments)
+    others = _names(definition.folder)
+    more = f"\n\n[files of this skill, in {definition.folder}: {', '.join(others)}]" if others else ""
+    return ToolResult(body[:MAX_RESULT_CHARS] + more, Plain(f"skill {name}", definition.label))
+
+
+def _beside(definition: ExtensionFile, file: str) -> str:
+    folder = os.path.realpath(definition.folder)
+    if definition.inside and not is_beneath(folder, os.path.realpath(definition.inside)):
+        raise ToolError("the skill's folder is a link out of the folder it belongs to")
+    try:
+        return read_beneath(folder, os.path.normpath(file)).decode("utf-8", "replace")
+    except OSError as error:
+        raise ToolError(f"{visible(file)} can't be read: {error.strerror}") from error
+
+
+def _names(folder: str) -> list[str]:
+    found: list[str] = []
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))[:50]
+        here = os.path.relpath(directory, folder)
+        found += [os.path.normpath(os.path.join(here, name)) for name in sorted(files) if name != "SKILL.md"]
+        if len(found) >= MAX_FILES_NAMED:
+            break
+    return [visible(name) for name in found[:MAX_FILES_NAMED]]
+
+
+SKILL_TOOL: Tool = skill
