@@ -44,7 +44,7 @@ class RunSandbox:
         missing."""
         if not tool.confined:
             return NO_SANDBOX
-        status = await self.handle.look_around(boundary)
+        status = await self.handle.survey(boundary)
         if self._settings.level == "require" and not status.is_working:
             raise ToolError(f'[sandbox] level = "require", and there is no sandbox here: {status.reason}')
         return status
@@ -65,11 +65,11 @@ class RunSandbox:
 
     def take_repairs(self) -> tuple[str, ...]:
         """Return, once, a sentence for each protected name that a command changed and buddy restored."""
-        return self.handle.take_put_back()
+        return self.handle.take_repairs()
 
     async def restore_left(self) -> tuple[str, ...]:
         """Restore protected names that commands of a killed session changed; return notes for the user."""
-        repairs = await self.handle.judge_left(self._boundary.root)
+        repairs = await self.handle.restore_left(self._boundary.root)
         return tuple(f"in a session that was killed, {restore_note(repair)}" for repair in repairs)
 
     def _rules(self) -> SandboxRules:
@@ -83,7 +83,7 @@ class RunSandbox:
             networks=settings.networks,
             hidden=self._hidden,
             permitted=tuple(self._permitted),
-            left=self._unconfined_calls,
+            unconfined_calls=self._unconfined_calls,
         )
 
     def _absolute(self, path: str) -> str:

@@ -21,7 +21,7 @@ from buddy.safety.sandbox_openings import (
 )
 from buddy.workspace.processes.jobs import Jobs
 from buddy.workspace.processes.pool import ChildProcesses, ConfinedProcesses
-from buddy.workspace.sandbox.profile import Confinement, Opened
+from buddy.workspace.sandbox.profile import Confinement, OpenedPlace
 from buddy.workspace.sandbox.status import SandboxStatus
 
 
@@ -114,7 +114,7 @@ async def open_allowed_places(
     return confinement
 
 
-def _widen(confinement: Confinement, opening: Opened) -> Confinement:
+def _widen(confinement: Confinement, opening: OpenedPlace) -> Confinement:
     return msgspec.structs.replace(
         confinement,
         writable=(*confinement.writable, *opening.writable),
@@ -122,10 +122,10 @@ def _widen(confinement: Confinement, opening: Opened) -> Confinement:
     )
 
 
-async def _open_place(place: str, confinement: Confinement) -> Opened:
-    from buddy.workspace.sandbox.places import opened_place  # reads git's tables: only when needed
+async def _open_place(place: str, confinement: Confinement) -> OpenedPlace:
+    from buddy.workspace.sandbox.places import search_place  # reads git's tables: only when needed
 
-    return await asyncio.to_thread(opened_place, place, confinement.boundary.home)
+    return await asyncio.to_thread(search_place, place, confinement.boundary.home)
 
 
 def _make_folders(openings: Openings) -> None:

@@ -37,7 +37,7 @@ async def cost() -> None:
             for _ in range(ROUNDS):
                 for name, confinement in kinds.items():
                     begin = time.perf_counter()
-                    await desk.sandbox.look_around(desk.boundary)
+                    await desk.sandbox.survey(desk.boundary)
                     assert (await desk.finished("true", confinement)).ok
                     taken[name].append(time.perf_counter() - begin)
             shown = ", ".join(
@@ -53,7 +53,7 @@ async def esc() -> None:
         async with sandbox_desk(look=look) as desk:
             mark, survived, slowest = f"4321.{os.getpid()}{level}", 0, 0.0
             for turn in range(ROUNDS):
-                await desk.sandbox.look_around(desk.boundary)
+                await desk.sandbox.survey(desk.boundary)
                 request = CommandRequest(
                     shell_argv(STUBBORN.format(mark=mark)), str(desk.work), 1, confinement=desk.confinement()
                 )

@@ -24,7 +24,7 @@ from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, ProcessSettings
-from buddy.workspace.sandbox.probe import Probed
+from buddy.workspace.sandbox.probe import ProbeResult
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.sandbox import Sandbox
 from tests.support.sandbox_desk import LOOKS
@@ -78,7 +78,7 @@ async def main() -> None:
                 print(f"{level}  {job.name:28} {await outcome(job, look)}", flush=True)
 
 
-async def outcome(job: Job, look: Callable[[], Probed]) -> str:
+async def outcome(job: Job, look: Callable[[], ProbeResult]) -> str:
     """Run a job in an empty workspace beside the person's own home."""
     home = os.path.expanduser("~")
     top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-job-", dir=home)))
@@ -91,14 +91,14 @@ async def outcome(job: Job, look: Callable[[], Probed]) -> str:
     settings = ProcessSettings(str(top / "spill"), bounds=OutputBounds())
     boundary = Boundary(str(work), str(work), home)
     try:
-        await sandbox.look_around(boundary)
+        await sandbox.survey(boundary)
         async with ChildProcesses(ChildEnvironment(variables, "bench"), settings, sandbox) as children:
             command = job.command.format(python=sys.executable)
             request = CommandRequest(
                 shell_argv(command), str(work), 1, confinement=Confinement("workspace", boundary)
             )
             done = await children.run(request, timeout_s=240, cancelled=asyncio.Event())
-            told = sandbox.take_put_back()
+            told = sandbox.take_repairs()
     finally:
         await sandbox.aclose()
         shutil.rmtree(top)

@@ -94,7 +94,7 @@ def test_a_workspace_that_became_too_big_is_told() -> None:
     boundary = Boundary("/work", "/work", "/home/nobody")
     before = Snapshot(frozenset(), GitData(()), {})
     after = Snapshot(frozenset(), GitData(()), {}, complete=False)
-    assert Guard(boundary, before).put_back((), after, touch=True) == (
+    assert Guard(boundary, before).restore((), after, touch=True) == (
         "the workspace has become too big to be looked through for protected names; commands cannot change "
         "the folders that were not seen",
     )

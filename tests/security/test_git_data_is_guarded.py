@@ -136,7 +136,7 @@ async def test_ATTACK3_git_runs_nothing_that_a_command_planted(level: int, attac
         prepare(desk)
         (desk.work / "evil.py").write_text(f"{EVIL}\n{ATTACKS[attack]}\n")
         ran = await desk.run("python3 -I evil.py && echo DONE", desk.confinement())
-        told = desk.sandbox.take_put_back()
+        told = desk.sandbox.take_repairs()
         use_git(desk.work)
 
         assert not (desk.outside / "ran").exists(), (ran.text, told)
@@ -162,7 +162,7 @@ async def test_ATTACK3_new_repositories_of_the_usual_kind_are_left(command: str)
     async with sandbox_desk() as desk:
         prepare(desk)
         ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_put_back()) == (0, ()), ran.text
+        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 @requires("bwrap")

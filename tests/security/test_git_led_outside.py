@@ -119,7 +119,7 @@ async def test_git_is_led_to_no_place_that_commands_may_change(level: int, kind:
         for number, step in enumerate(steps):
             (desk.work / f"step{number}.py").write_text(f"{MAKE}\n{step}\n")
             ran = await desk.run(f"python3 -I step{number}.py && echo DONE", desk.confinement())
-            told += desk.sandbox.take_put_back()
+            told += desk.sandbox.take_repairs()
             texts.append(ran.text)
         use_git(desk.work)
 
@@ -142,14 +142,14 @@ async def test_what_leads_to_guarded_places_is_left(command: str) -> None:
     async with sandbox_desk() as desk:
         prepare(desk)
         ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_put_back()) == (0, ()), ran.text
+        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 @requires("bwrap")
 async def test_new_repositories_that_are_too_many_to_look_at_are_moved_away() -> None:
     async with sandbox_desk() as desk:
         await desk.run(f"seq 0 {MAX_FOLDERS} | sed 's,$,/.git,' | xargs mkdir -p", desk.confinement())
-        (told,) = desk.sandbox.take_put_back()
+        (told,) = desk.sandbox.take_repairs()
         assert told.endswith("-.git")
         assert "/.git was created; it is now .buddyx/quarantine/" in told
         assert len(list(desk.work.glob("*/.git"))) == MAX_FOLDERS
@@ -161,7 +161,7 @@ async def test_a_pointer_of_the_person_that_leads_outside_is_left() -> None:
         (desk.outside / "data").mkdir()
         (desk.work / "sub/.git").write_text(f"gitdir: {desk.outside}/data\n")
         await desk.run("touch file", desk.confinement())
-        assert desk.sandbox.take_put_back() == ()
+        assert desk.sandbox.take_repairs() == ()
         assert (desk.work / "sub/.git").exists()
 
 

@@ -56,7 +56,7 @@ async def test_what_is_planted_in_an_opened_folder_is_put_back(level: int, way: 
         if way == "a rule":
             written.append(str(place))
         ran = await desk.run(command.format(place=place), await opened(desk, way, place), limit_s=120)
-        told = desk.sandbox.take_put_back()
+        told = desk.sandbox.take_repairs()
 
         assert ran.code == 0, ran.text
         assert not os.path.lexists(place / planted)
@@ -108,7 +108,7 @@ async def test_files_that_start_programs_unasked_are_put_back(level: int, name: 
 
         assert "RACED" in ran.text  # otherwise this tests nothing
         assert not os.path.lexists(desk.work / name)
-        assert len(desk.sandbox.take_put_back()) == 1
+        assert len(desk.sandbox.take_repairs()) == 1
 
 
 @requires("bwrap")
@@ -130,7 +130,7 @@ async def test_files_of_build_servers_are_written_in_the_sandbox() -> None:
     async with sandbox_desk() as desk:
         command = "mkdir -p .github/workflows && echo x > .github/workflows/ci.yml && echo x > .gitlab-ci.yml"
         ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_put_back()) == (0, ()), ran.text
+        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 def test_a_programs_own_folders_and_the_home_folder_are_not_walked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.sandbox.left_behind import ENDED, records_of
-from buddy.workspace.sandbox.watch import judge_left
+from buddy.workspace.sandbox.watch import restore_left
 from tests.capabilities import requires
 from tests.e2e.exec.test_sandboxed_commands import AUTO, confined_desk, folder
 from tests.fake_llm.script import call, reply
@@ -38,7 +38,7 @@ async def until_planted(child: Child) -> None:
 
 async def job(desk: SandboxDesk, command: str) -> Child:
     """A command that runs on when it has planted something."""
-    await desk.sandbox.look_around(desk.boundary)
+    await desk.sandbox.survey(desk.boundary)
     argv = shell_argv(command.format(out=desk.outside))
     child = desk.children.start(CommandRequest(argv, str(desk.work), 1, confinement=desk.confinement()))
     await until_planted(child)
@@ -47,7 +47,7 @@ async def job(desk: SandboxDesk, command: str) -> Child:
 
 async def told_meanwhile(desk: SandboxDesk) -> tuple[str, ...]:
     async with asyncio.timeout(WITHIN_S):
-        while not (told := desk.sandbox.take_put_back()):
+        while not (told := desk.sandbox.take_repairs()):
             await asyncio.sleep(0.05)
     return told
 
@@ -64,7 +64,7 @@ async def test_ATTACK5_a_nested_repository_is_disarmed_while_the_job_runs(level:
         assert child.exit is None
         assert not (desk.outside / "ran").exists()
         await child.end("test")
-        assert desk.sandbox.take_put_back() == ()
+        assert desk.sandbox.take_repairs() == ()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -75,7 +75,7 @@ async def test_ATTACK5_what_runs_outside_starts_after_a_look(level: int) -> None
         await desk.finished("git -C sub status", None)  # at once: long before the look that changes bring
 
         assert not (desk.outside / "ran").exists()
-        assert len(desk.sandbox.take_put_back()) == 1
+        assert len(desk.sandbox.take_repairs()) == 1
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -85,7 +85,7 @@ async def test_the_end_of_one_command_has_the_others_judged(level: int) -> None:
         await job(desk, PLANT)
         await desk.run("true", desk.confinement())
 
-        assert len(desk.sandbox.take_put_back()) == 1
+        assert len(desk.sandbox.take_repairs()) == 1
         assert not (desk.work / "sub/.git/config").exists()
 
 
@@ -97,7 +97,7 @@ async def test_a_rebase_with_commands_goes_on() -> None:
         child = await job(desk, rebase)
         await desk.run("true", desk.confinement())
 
-        assert desk.sandbox.take_put_back() == ()
+        assert desk.sandbox.take_repairs() == ()
         assert (desk.work / ".git/rebase-merge/git-rebase-todo").exists()
         await child.end("test")
 
@@ -155,13 +155,13 @@ async def test_what_a_killed_buddy_left_is_put_back_once_and_the_persons_own_sta
         (desk.work / ".zed").mkdir()
         (desk.work / ".zed" / "tasks.json").write_text("the person's own")
 
-        (told,) = judge_left(records)
+        (told,) = restore_left(records)
 
         assert told.startswith("sub/.git/config was created; it is now .buddyx/quarantine/")
         assert not (desk.work / "sub/.git/config").exists()
         assert (desk.work / ".zed" / "tasks.json").exists()
         assert os.listdir(desk.top / "records") == []
-        assert judge_left(records) == ()
+        assert restore_left(records) == ()
 
 
 @requires("landlock")
@@ -174,7 +174,7 @@ async def test_what_a_killed_buddy_had_kept_comes_back() -> None:
         records = await killed(desk, 2, command)
         assert (desk.work / ".git/config").read_bytes() != before  # otherwise this tests nothing
 
-        told = judge_left(records)
+        told = restore_left(records)
 
         assert (desk.work / ".git/config").read_bytes() == before
         assert told[0].startswith(".git/config was changed and put back; ")
@@ -188,7 +188,7 @@ async def test_the_record_of_a_living_buddy_is_left_alone() -> None:
         records = records_of(str(desk.top / "records"), str(desk.work))
 
         assert len(records) == 1
-        assert judge_left(records) == ()
+        assert restore_left(records) == ()
         assert records_of(str(desk.top / "records"), str(desk.work)) == records
         await child.end("test")
         assert os.listdir(desk.top / "records") == []
@@ -197,7 +197,7 @@ async def test_the_record_of_a_living_buddy_is_left_alone() -> None:
 def test_a_record_that_cannot_be_read_is_told_and_goes(tmp_path: Path) -> None:
     path = tmp_path / "0123456789abcdef-x"
     path.write_bytes(b"\xc1")
-    (told,) = judge_left((str(path),))
+    (told,) = restore_left((str(path),))
     assert told == f"the record {path} cannot be read: what a command did meanwhile was not looked at"
     assert not path.exists()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.tasks.sandboxing import open_allowed_places
-from buddy.workspace.sandbox.places import opened_place
-from buddy.workspace.sandbox.profile import Opened, SandboxProfile, is_reserved
+from buddy.workspace.sandbox.places import search_place
+from buddy.workspace.sandbox.profile import OpenedPlace, SandboxProfile, is_reserved
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.capabilities import requires
 from tests.support.sandbox_desk import sandbox_desk
@@ -78,9 +78,9 @@ def test_WALK_S4_neighbour_a_folder_too_big_to_look_through_is_not_opened(tmp_pa
     for name in "abcd":
         (tmp_path / name).mkdir()
     (tmp_path / "file").touch()
-    assert opened_place(str(tmp_path), "/home/nobody").complete
-    assert not opened_place(str(tmp_path), "/home/nobody", 4).complete
-    assert opened_place(str(tmp_path / "file"), "/home/nobody") == Opened((str(tmp_path / "file"),))
+    assert search_place(str(tmp_path), "/home/nobody").complete
+    assert not search_place(str(tmp_path), "/home/nobody", 4).complete
+    assert search_place(str(tmp_path / "file"), "/home/nobody") == OpenedPlace((str(tmp_path / "file"),))
 
 
 def test_WALK_S4_only_folders_are_kept_from_being_replaced() -> None:

@@ -89,14 +89,14 @@ async def test_a_name_that_was_created_by_racing_is_moved_away_and_told(level: i
     async with sandbox_desk(look=LOOKS[level]) as desk:
         prepare(desk)
         ran = await desk.run(race(how, harmless, wanted), desk.confinement(), limit_s=120)
-        told = desk.sandbox.take_put_back()
+        told = desk.sandbox.take_repairs()
 
         assert "RACED" in ran.text  # otherwise this tests nothing
         assert not os.path.lexists(desk.work / wanted)
         (kept,) = quarantined(desk)
         assert kept.name.endswith("-" + os.path.basename(wanted))
         assert told == (f"{wanted} was created; it is now .buddyx/quarantine/{kept.name}",)
-        assert desk.sandbox.take_put_back() == ()
+        assert desk.sandbox.take_repairs() == ()
 
 
 CHANGES = {
@@ -116,7 +116,7 @@ async def test_what_landlock_lets_a_race_change_gets_its_content_back(wanted: st
         command = f"{PYTHON} -I overwrite.py {wanted}"
         (desk.work / "overwrite.py").write_text(OVERWRITE)
         ran = await desk.run(command, desk.confinement(), limit_s=120)
-        told = desk.sandbox.take_put_back()
+        told = desk.sandbox.take_repairs()
 
         assert "RACED" in ran.text, ran.text
         assert path.read_bytes() == before
@@ -165,7 +165,7 @@ async def test_a_hook_of_a_new_repository_and_settings_in_a_package_are_left() -
         )
         ran = await desk.run(command, desk.confinement())
 
-        assert (ran.code, ran.blocked, desk.sandbox.take_put_back()) == (0, NOTHING_BLOCKED, ()), ran.text
+        assert (ran.code, ran.blocked, desk.sandbox.take_repairs()) == (0, NOTHING_BLOCKED, ()), ran.text
         assert (desk.work / "inner/.git/config").exists()
         assert (desk.work / "node_modules/p/.vscode/a").exists()
 
@@ -177,7 +177,7 @@ def test_what_the_person_allowed_meanwhile_stays(tmp_path: Path) -> None:
     after = snapshot(boundary, surveyor.look(), contents=False)
 
     allowed = (f"{boundary.root}/.vscode/tasks.json", f"{boundary.root}/.vscode")
-    told = guard.put_back(guard.changed(after, allowed), after, touch=True)
+    told = guard.restore(guard.find_changes(after, allowed), after, touch=True)
 
     assert [one.partition(" ")[0] for one in told] == [".mcp.json"]
     assert (tmp_path / "work/.vscode").exists()
@@ -188,7 +188,7 @@ def test_beside_a_command_outside_it_is_only_told(tmp_path: Path) -> None:
     (tmp_path / "work/.envrc").write_text("x")
     after = snapshot(boundary, surveyor.look(), contents=False)
 
-    (told,) = guard.put_back(guard.changed(after, ()), after, touch=False)
+    (told,) = guard.restore(guard.find_changes(after, ()), after, touch=False)
     assert told.endswith("while something ran outside of the sandbox, so it was left")
     assert (tmp_path / "work/.envrc").exists()
 
@@ -202,7 +202,7 @@ def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim/.zed").mkdir(parents=True)
     (tmp_path / "work/deep").symlink_to(tmp_path / "victim")
 
-    (told,) = guard.put_back(guard.changed(after, ()), after, touch=True)
+    (told,) = guard.restore(guard.find_changes(after, ()), after, touch=True)
 
     assert told.startswith("deep/.zed was created, and could not be put back: ")
     assert (tmp_path / "victim/.zed").exists()

@@ -51,7 +51,7 @@ async def test_a_protected_name_is_refused_by_every_way_to_it(level: int, way: s
 
         assert str(desk.work / name) in ran.blocked.paths, (ran.text, ran.blocked)
         assert not os.path.lexists(desk.work / name)
-        assert desk.sandbox.take_put_back() == ()
+        assert desk.sandbox.take_repairs() == ()
 
 
 @pytest.mark.parametrize("level", LEVELS)

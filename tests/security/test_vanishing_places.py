@@ -32,11 +32,11 @@ class Interrupted:
         return confined
 
     async def judge(self) -> None:
-        await self._sandbox.judge()
+        await self._sandbox.check()
 
 
 async def ran(desk: SandboxDesk, command: str, meanwhile: Callable[[], None]) -> tuple[str, int | None]:
-    await desk.sandbox.look_around(desk.boundary)
+    await desk.sandbox.survey(desk.boundary)
     desk.children.sandbox = Interrupted(desk.sandbox, meanwhile)
     finished = await desk.finished(command, desk.confinement())
     return finished.text, finished.exit.code

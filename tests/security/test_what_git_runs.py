@@ -117,7 +117,7 @@ async def test_a_command_neither_plants_nor_changes_what_git_runs(level: int, is
         )
         git(desk.work, "commit", "-q", "--allow-empty", "-m", "y", check=False)
 
-        assert not mark.exists(), (ran.text, desk.sandbox.take_put_back())
+        assert not mark.exists(), (ran.text, desk.sandbox.take_repairs())
         for path in (hook, clean):
             assert path.exists() is is_there
             assert not is_there or path.read_text() == "#!/bin/sh\ncat\n"

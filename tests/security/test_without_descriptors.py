@@ -45,8 +45,8 @@ async def test_what_changed_is_put_back_and_nothing_else(tmp_path: Path) -> None
     (work / ".idea/x").write_text("changed")
     try:
         with no_descriptors():
-            watch.judge(command)
-        (told,) = watch.take_told()
+            watch.check(command)
+        (told,) = watch.take_repairs()
         assert told.startswith(".idea/x was changed and put back")
         assert (work / ".idea/x").read_text() == "as it was"
         assert (work / ".vscode/settings.json").read_text() == "as it was"

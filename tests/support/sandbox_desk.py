@@ -19,7 +19,7 @@ from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, FinishedCommand, ProcessSettings
-from buddy.workspace.sandbox.probe import Probed, probe
+from buddy.workspace.sandbox.probe import ProbeResult, probe
 from buddy.workspace.sandbox.profile import Confinement, Kind
 from buddy.workspace.sandbox.sandbox import Sandbox, SandboxRules
 from buddy.workspace.sandbox.seccomp import architecture
@@ -29,14 +29,14 @@ SECRET = "the-secret-of-this-machine"
 UNTOUCHED = "as it was\n"
 
 
-def landlock_only() -> Probed:
+def landlock_only() -> ProbeResult:
     """A machine without bubblewrap."""
-    return Probed(SandboxStatus(2, "for this test"), machine=architecture())
+    return ProbeResult(SandboxStatus(2, "for this test"), machine=architecture())
 
 
 WITHOUT_NAMESPACES = ("bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--")
 """In front of a program: bubblewrap does not work for it, as in many containers."""
-LOOKS: Mapping[int, Callable[[], Probed]] = {2: landlock_only, 3: probe}
+LOOKS: Mapping[int, Callable[[], ProbeResult]] = {2: landlock_only, 3: probe}
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class SandboxDesk(msgspec.Struct, frozen=True):
         return Confinement(kind, self.boundary, hosts, writable)
 
     async def run(self, command: str, confinement: Confinement | None, *, limit_s: float = 60) -> Ran:
-        await self.sandbox.look_around(self.boundary)
+        await self.sandbox.survey(self.boundary)
         request = CommandRequest(shell_argv(command), str(self.work), 1, confinement=confinement)
         child = self.children.start(request)
         exit_ = await self.children.attend(child, timeout_s=limit_s, cancelled=asyncio.Event())
@@ -107,7 +107,7 @@ def lay_out(top: Path) -> tuple[Path, Path, Path]:
 async def sandbox_desk(
     rules: Callable[[], SandboxRules] = SandboxRules,
     *,
-    look: Callable[[], Probed] = probe,
+    look: Callable[[], ProbeResult] = probe,
     resolver: Resolver = system_resolver,
     parent: str = "~",
     cache: str = "cache",

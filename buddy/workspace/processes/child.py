@@ -18,7 +18,7 @@ from buddy.agent.tool import NOTHING_BLOCKED, Blocked
 from buddy.workspace.processes.output import OutputLog
 from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.processes.termination import Ending, Tree, end_tree, to_the_end
-from buddy.workspace.sandbox.network import served_ports
+from buddy.workspace.sandbox.network import find_ports
 
 READ_BYTES = 16 * 1024
 """As much as is looked through for secrets at a time: what a command floods must not hold up the keys."""
@@ -145,7 +145,7 @@ class Child:
             return ()
         if self._confined is not None:
             return self._confined.ports()
-        return served_ports(os.getpid(), self.tree.tag.number)
+        return find_ports(os.getpid(), self.tree.tag.number)
 
     def duplicate_descriptor(self) -> int:
         """Another descriptor of what the output comes from, for typing into a terminal; the caller's to

@@ -1,1 +1,1 @@
-"""The sandbox for child processes: what it can do here, and what each command gets."""
+"""The sandbox for child processes: its capabilities on this machine, and the confinement of each command."""

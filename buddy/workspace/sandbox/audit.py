@@ -34,7 +34,7 @@ from buddy.workspace.sandbox.seccomp import Architecture
 T = TypeVar("T")
 
 MAX_PATHS = 200
-"""Different paths and addresses that are kept of one command; a flood of attempts says no more."""
+"""Maximum number of different paths and addresses recorded for one command."""
 
 _SECCOMP_SET_MODE_FILTER = 1
 _NEW_LISTENER = 1 << 3
@@ -50,10 +50,10 @@ _PATH_MAX = 4096
 _NOFOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
 _ALWAYS = -1
 NETWORK = "the network"
-"""What a command tried to reach that was refused any socket at all."""
+"""Recorded instead of an address when a command was refused any socket."""
 _MAX_LINKS = 40
 _NO_FILE = ("pipe:", "socket:", "anon_inode:", "/memfd:")
-"""Beginnings of what stands in place of a path where an open file has none."""
+"""Beginnings of link targets in `/proc/PID/fd` that are not paths."""
 
 _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "open": ((None, 0),),
@@ -75,8 +75,8 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "mknod": ((None, 0),),
     "mknodat": ((0, 1),),
 }
-"""For each reported call the arguments that name what it changes: folder descriptor (None: the working
-folder) and path."""
+"""For each reported call, the arguments with the changed path: folder descriptor (None: the working folder)
+and path."""
 
 _METADATA: dict[str, tuple[int | None, int | None, int | None]] = {
     "chmod": (None, 0, None),
@@ -100,11 +100,11 @@ _METADATA: dict[str, tuple[int | None, int | None, int | None]] = {
     "setxattrat": (0, 1, 2),
     "removexattrat": (0, 1, 2),
 }
-"""For each call that changes a file's mode, owner, times or attributes the arguments with the descriptor, the
-path (where there is none, the descriptor is the file) and the flags; `_ALWAYS`: a link is not followed."""
+"""For each call that changes a file's mode, owner, times or attributes: the arguments with the descriptor,
+the path (without one, the descriptor is the file) and the flags; with `_ALWAYS` a link is not followed."""
 
 _FOLLOWING = frozenset({"open", "openat", "creat", "truncate"})
-"""Calls that go where a link leads whose name they are given."""
+"""Calls that follow a link at the end of their path."""
 
 _NEEDS = {
     "mkdir": False,
@@ -118,19 +118,20 @@ _NEEDS = {
     "rmdir": True,
     "truncate": True,
 }
-"""Calls that fail by themselves unless the path exists (True) or does not (False)."""
+"""Calls that fail unless the path exists (True) or does not exist (False)."""
 
 
 class FilterRefusedError(Exception):
-    """The system lets nobody install a reporting filter here."""
+    """The system allows no reporting filter here."""
 
 
 class Attempts:
-    """Paths one command tried to change and addresses it tried to reach, in the order of the first try.
+    """The paths one command tried to change and the addresses it tried to reach, in order of the first
+    attempt.
 
-    `refuses` tells which paths it must not change, `is_open` in which places it may use sockets and change
-    modes, owners, times and attributes: no barrier judges those. `changing` is called for every try to change
-    a path, by the thread that reads the reports.
+    `refuses` tells which paths it must not change; `is_open` tells where it may use sockets and change modes,
+    owners, times and attributes, which no other barrier judges. The thread that reads the reports calls
+    `changing` for every attempt to change a path.
     """
 
     def __init__(
@@ -144,12 +145,12 @@ class Attempts:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Real absolute paths as the command sees them. Where a call changes a link itself, its own path."""
+        """Return real absolute paths as the command sees them; for a changed link, the link's own path."""
         return tuple(self._paths)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Internet addresses with their port, and Unix sockets by their path."""
+        """Return Internet addresses with their port, and Unix sockets by their path."""
         return tuple(self._addresses)
 
     def add_path(self, path: str) -> None:
@@ -165,7 +166,7 @@ class Attempts:
 
 
 class Recorder:
-    """Starts commands under a reporting filter and notes what they report. One thread reads all reports."""
+    """Starts commands under a reporting filter and records their reports. One thread reads all reports."""
 
     def __init__(self, machine: Architecture, program: bytes) -> None:
         self._names = {number: name for name, number in machine.numbers.items()}
@@ -178,11 +179,11 @@ class Recorder:
         self._lock = threading.Lock()
 
     def start(self, start: Callable[[], T], attempts: Attempts) -> tuple[T, Callable[[], None]]:
-        """Call `start` (which starts a process) in a thread that carries the filter; wait for it.
+        """Call `start`, which starts a process, in a thread with the filter; return its result and a function
+        that ends the thread.
 
-        Returns its result and the function that lets that thread end. Call it when the process is gone: a
-        process that dies with its parent dies with the thread. Raises what `start` raises, and
-        `FilterRefusedError` before that where the filter cannot be installed.
+        Call that function after the process ended: a process that dies with its parent dies with the thread.
+        Raises what `start` raises, and `FilterRefusedError` before that if the filter can't be installed.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="sandbox-launcher")
 
@@ -194,7 +195,7 @@ class Recorder:
             return thread.submit(install_and_start).result(), partial(thread.shutdown, wait=False)
 
     def close(self) -> None:
-        """End the reading thread. No command may run any more."""
+        """End the reading thread. No command may be running."""
         os.close(self._bell_end)
         if self._reader is not None:
             self._reader.join()
@@ -216,7 +217,7 @@ class Recorder:
                     return
                 if events & select.EPOLLIN:
                     self._note(listener)
-                else:  # nobody carries the filter any more
+                else:  # no process has the filter any more
                     self._forget(listener)
 
     def _forget(self, listener: int) -> None:
@@ -250,11 +251,11 @@ class Recorder:
             attempts.add_address(NETWORK)
             return errno.EAFNOSUPPORT
         if name == "connect":
-            return _connecting(attempts, pid, arguments)
+            return _record_connection(attempts, pid, arguments)
         if name in _METADATA:
-            place = _described(pid, arguments, *_METADATA[name])
+            place = _metadata_target(pid, arguments, *_METADATA[name])
             if not place.startswith("/") or place.startswith("/memfd:"):
-                return 0  # a pipe or a socket: it goes with the last process that has it
+                return 0  # a pipe or a socket: it ends with its last process
             attempts.add_path(place)
             return 0 if attempts.is_open(place) and not attempts.refuses(place) else errno.EROFS
         refused = False
@@ -264,14 +265,14 @@ class Recorder:
                 base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
                 absolute = _real(pid, base, text, follow=name in _FOLLOWING)
                 if name in _NEEDS and os.path.lexists(f"/proc/{pid}/root{absolute}") is not _NEEDS[name]:
-                    continue  # the kernel says so by itself, sandbox or not
+                    continue  # the call fails anyway, sandbox or not
                 attempts.add_path(absolute)
                 refused = refused or attempts.refuses(absolute)
         return errno.EROFS if refused else 0
 
 
-def _connecting(attempts: Attempts, pid: int, arguments: list[int]) -> int:
-    """Note a connection. A read-only file system keeps nobody from a socket that lies in it."""
+def _record_connection(attempts: Attempts, pid: int, arguments: list[int]) -> int:
+    """Record a connection. A read-only file system does not prevent connecting to a socket in it."""
     address = _address(_memory(pid, arguments[1], min(arguments[2], 128)))
     if not address:
         return 0
@@ -282,10 +283,10 @@ def _connecting(attempts: Attempts, pid: int, arguments: list[int]) -> int:
     )
 
 
-def _described(
+def _metadata_target(
     pid: int, arguments: list[int], folder: int | None, path: int | None, flags: int | None
 ) -> str:
-    """The file whose mode, owner, times or attributes a call changes."""
+    """Return the file whose mode, owner, times or attributes a call changes."""
     text = _text(pid, arguments[path]) if path is not None else ""
     base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
     if not text:
@@ -305,7 +306,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def is_filter_allowed(program: bytes) -> bool:
-    """Tell whether a thread may install a reporting filter here; one that ends at once tries it."""
+    """Try a reporting filter in a thread that ends at once; return whether the system allows it."""
     with ThreadPoolExecutor(1) as thread:
         try:
             os.close(thread.submit(_install, program).result())
@@ -315,11 +316,11 @@ def is_filter_allowed(program: bytes) -> bool:
 
 
 def _install(program: bytes) -> int:
-    """Give the calling thread a reporting filter; return the descriptor its reports come from."""
+    """Install a reporting filter for the calling thread; return the descriptor of its reports."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(program, len(program))
     holder = _FilterProgram(len(program) // 8, ctypes.addressof(buffer))
-    # No new privileges: the condition for filters without CAP_SYS_ADMIN. It holds for this thread alone.
+    # No new privileges: required for filters without CAP_SYS_ADMIN. It affects this thread only.
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise FilterRefusedError(os.strerror(ctypes.get_errno()))
     number = _SYS_SECCOMP[os.uname().machine]
@@ -339,7 +340,7 @@ def _memory(pid: int, address: int, size: int) -> bytes:
             step = min(size - len(data), 4096 - start % 4096)
             try:
                 piece = os.pread(memory.fileno(), step, start)
-            except (OSError, OverflowError):  # an address no memory has
+            except (OSError, OverflowError):  # an address outside any mapping
                 break
             data += piece
             if not piece or b"\0" in piece:
@@ -348,9 +349,11 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 
 
 def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
-    """The path a process means, by its working folder or the folder of a descriptor, with the links on the
-    way followed as the process sees them; `follow`: that of its last name, too. Where a link leads may
-    change until the kernel follows it, as every argument may."""
+    """Resolve the path as the process means it: relative to its working folder or a descriptor, following
+    links as the process sees them; `follow` also follows the last name.
+
+    A link may change until the kernel follows it, as every argument may.
+    """
     where = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
     real = "" if path.startswith("/") else os.readlink(f"/proc/{pid}/{where}").rstrip("/")
     view = f"/proc/{pid}/root"
@@ -361,12 +364,12 @@ def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
         if name == "..":
             real = real.rpartition("/")[0]
             continue
-        if real == "/proc" and name in ("self", "thread-self"):  # buddy's own in buddy's eyes
+        if real == "/proc" and name in ("self", "thread-self"):  # buddy's resolve to buddy itself
             names += reversed(_own_names(pid, name))
             continue
         target = ""
         if names or follow:
-            with contextlib.suppress(OSError):  # no link, or nothing there
+            with contextlib.suppress(OSError):  # not a link, or missing
                 target = os.readlink(f"{view}{real}/{name}")
         links += bool(target)
         if not target or links > _MAX_LINKS or target.startswith(_NO_FILE):
@@ -379,7 +382,8 @@ def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
 
 
 def _own_names(pid: int, name: str) -> tuple[str, ...]:
-    """Names behind `/proc/self` or `/proc/thread-self` for a thread, in the numbers of its own namespace."""
+    """Return the paths behind `/proc/self` or `/proc/thread-self` for a thread, with the numbers of its own
+    namespace."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         numbers = {line.split(":")[0]: line.split()[-1] for line in file if line.startswith("NS")}
     process, thread = numbers["NStgid"], numbers["NSpid"]
@@ -387,7 +391,7 @@ def _own_names(pid: int, name: str) -> tuple[str, ...]:
 
 
 def _address(data: bytes) -> str:
-    """A socket address in words; "" for families that go nowhere."""
+    """Describe a socket address; "" for families that lead nowhere."""
     family = int.from_bytes(data[:2], "little")
     port = int.from_bytes(data[2:4], "big")
     if family == 2 and len(data) >= 8:

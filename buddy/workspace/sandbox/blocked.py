@@ -1,4 +1,4 @@
-"""Accesses the sandbox refused one command, from the record of its attempts. Pure."""
+"""The accesses the sandbox refused to one command, from the record of its attempts. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from buddy.workspace.sandbox.proxy import HostRequest
 
 _ENGINES = frozenset({"docker.sock", "podman.sock", "containerd.sock"})
 _SET_UP = ("/newroot", "/oldroot")
-"""Places that exist only while bubblewrap builds the command's view of the machine."""
+"""Places that exist only while bubblewrap sets up the command's view."""
 
 
-def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[HostRequest]) -> Blocked:
-    """Judge a command's attempts by its profile."""
+def find_blocked(profile: SandboxProfile, attempts: Attempts, requests: Sequence[HostRequest]) -> Blocked:
+    """Return the attempts that the command's profile refused."""
     paths = tuple(
         path
         for path in attempts.paths
@@ -40,8 +40,8 @@ def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[H
 
 
 def _is_engine(address: str) -> bool:
-    """Tell whether it is a container engine of this machine. Other services are tried by many programs
-    that work without them."""
+    """Tell whether the address is a container engine of this machine. Many programs try other services and
+    work without them."""
     return os.path.basename(address) in _ENGINES and os.path.exists(address)
 
 

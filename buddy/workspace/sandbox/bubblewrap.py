@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from buddy.workspace.sandbox.profile import SandboxProfile, is_at_or_below
 
 SOCKET_FOLDERS = ("/run", "/var/run")
-"""Where sockets of services and of the person's session lie; empty inside."""
+"""Folders with sockets of services and of the user's session; empty inside."""
 KEPT_IN_RUN = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
-"""What programs need of `/run` on some systems, and what holds no socket that leads out."""
+"""Entries of `/run` that programs need on some systems and that hold no socket leading out."""
 
 _KERNEL_SETTINGS = (
     *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"),
@@ -20,7 +20,7 @@ _KERNEL_MEMORY = ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users")
 
 
 FILTER_FD = 9
-"""The descriptor from which a tolerant start reads the filter."""
+"""The descriptor that a tolerant start reads the filter from."""
 _STATUS_FD = 8
 _START = """
 filter=$1 status=$2
@@ -50,14 +50,14 @@ for try in 1 2 3; do
 done
 exit $code
 """
-"""Starts bubblewrap, which gives up when a place that it is to cover is gone by then, as a socket whose
-service ended. It reports an exit code only where the command itself ran; where it did not, what is gone is
-left out and it starts again."""
+"""Starts bubblewrap, which fails when a place it should cover has vanished, such as the socket of a service
+that ended. It reports an exit code only if the command ran; if not, this script leaves out missing places and
+starts it again."""
 
 
 def tolerant_argv(argv: Sequence[str], filter_file: str, status_file: str) -> tuple[str, ...]:
-    """Return words that start what `bubblewrap_argv` gave with `FILTER_FD`, whatever vanishes meanwhile.
-    Bubblewrap's report goes to `status_file`."""
+    """Return words that start the command line of `bubblewrap_argv` with `FILTER_FD`, even if places vanish
+    meanwhile. Bubblewrap's report goes to `status_file`."""
     words = (argv[0], "--json-status-fd", str(_STATUS_FD), *argv[1:])
     return ("/bin/sh", "-c", _START, "sandbox", filter_file, status_file, *words)
 
@@ -70,13 +70,11 @@ def bubblewrap_argv(
     own_network: bool,
     seccomp_fd: int,
 ) -> tuple[str, ...]:
-    """Return the words before the command's own.
+    """Return the words to put before a command.
 
-    `own_network`: make a network namespace with nothing in it, instead of keeping the one this starts in.
-    `seccomp_fd`: an inherited descriptor of the filter's bytes.
-
-    There is no `--die-with-parent`: it would end what a command leaves running as soon as its shell is gone.
-    `Tether` ends commands when buddy is gone.
+    `own_network` makes an empty network namespace instead of keeping the current one; `seccomp_fd` is an
+    inherited descriptor with the filter. `--die-with-parent` is not used: it would end background processes
+    with their shell. `Tether` ends commands when buddy is gone.
     """
     return (
         program,
@@ -87,12 +85,12 @@ def bubblewrap_argv(
         "--unshare-cgroup-try",
         *(("--unshare-net",) if own_network else ()),
         "--disable-userns",
-        *("--cap-drop", "ALL"),  # kept by default where root starts it
+        *("--cap-drop", "ALL"),  # bubblewrap keeps them when root starts it
         *("--hostname", "sandbox"),
         *("--ro-bind", "/", "/"),
         *("--dev", "/dev"),
         *("--proc", "/proc"),
-        *_settings_of_the_kernel(),
+        *_cover_kernel_settings(),
         *_mounts(profile),
         *("--chdir", cwd),
         *("--seccomp", str(seccomp_fd)),
@@ -100,8 +98,8 @@ def bubblewrap_argv(
     )
 
 
-def _settings_of_the_kernel() -> Iterator[str]:
-    """Cover what root could change through `/proc`: its files belong to root also in a user namespace."""
+def _cover_kernel_settings() -> Iterator[str]:
+    """Cover files in `/proc` that root could change: they belong to root in a user namespace too."""
     for path in _KERNEL_SETTINGS:
         yield from ("--ro-bind-try", path, path)
     for path in _KERNEL_MEMORY:
@@ -109,7 +107,7 @@ def _settings_of_the_kernel() -> Iterator[str]:
 
 
 def _mounts(profile: SandboxProfile) -> Iterator[str]:
-    """The mounts in an order in which no later one covers an earlier one."""
+    """Return the mounts in an order in which no later one covers an earlier one."""
     for folder in SOCKET_FOLDERS:
         if os.path.isdir(folder) and not os.path.islink(folder):
             yield from ("--tmpfs", folder)
@@ -124,17 +122,17 @@ def _mounts(profile: SandboxProfile) -> Iterator[str]:
         yield from ("--bind", path, path)
     for path in sorted(profile.protected):
         yield from ("--ro-bind", path, path)
-    yield from _hidden(profile)
+    yield from _hide(profile)
 
 
-def _hidden(profile: SandboxProfile) -> Iterator[str]:
-    """Cover what is hidden, and put back on top the writable places that lie in it."""
+def _hide(profile: SandboxProfile) -> Iterator[str]:
+    """Cover hidden places, and mount the writable places inside them on top again."""
     empty = (*SOCKET_FOLDERS, "/tmp", "/var/tmp")  # noqa: S108 - places to compare
     mounted = (*profile.shown, *profile.writable)
     hidden = [
         path
         for path in sorted(profile.hidden)
-        if _lies_in(path, mounted) or not _lies_in(path, empty)  # else it is not there any more
+        if _lies_in(path, mounted) or not _lies_in(path, empty)  # otherwise it no longer exists
     ]
     folders = [path for path in hidden if os.path.isdir(path)]
     for path in hidden:

@@ -1,8 +1,9 @@
-"""The holder of a session's network namespace: opens the proxy's door in it, hands it out, and waits.
+"""The holder of a session's network namespace: opens the proxy's listening socket in it, hands it out, and
+waits.
 
-Run as a script in a namespace of its own, `python -I -S door.py DESCRIPTOR PORT`: listens on the loopback
-address of that namespace, sends the listening socket and its own process id through the descriptor, and
-becomes a process that waits for that descriptor to close. The namespace lives as long as it does.
+Run as a script in its own namespace, `python -I -S door.py DESCRIPTOR PORT`: listens on the loopback address
+of that namespace, sends the listening socket and its process id through the descriptor, and becomes a process
+that waits for the descriptor to close. The namespace lives as long as this process.
 """
 
 import array
@@ -12,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Open the door and wait."""
+    """Open the socket and wait."""
     descriptor, port = int(sys.argv[1]), int(sys.argv[2])
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

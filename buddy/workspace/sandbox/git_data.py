@@ -1,7 +1,7 @@
-"""Git's own data in a workspace: where it lies, and which files in it make git run programs.
+"""Git's data in a workspace: its location, and the files in it that make git run programs.
 
 A repository need not be a `.git` folder. A `.git` file or link names another folder, submodules and linked
-worktrees have folders inside, and git takes any folder with the right entries for a repository without
+worktrees have folders inside, and git accepts any folder with the right entries as a repository without a
 working tree.
 """
 
@@ -21,31 +21,31 @@ from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.sandbox.profile import is_at_or_below
 
 BARE_ENTRIES = frozenset({"head", "objects", "refs"})
-"""Entries, in lower case, by which git takes a folder for a repository."""
+"""Entries, in lower case, that make git accept a folder as a repository."""
 MAX_FOLDERS = 1_000
-"""Folders with git's data that are looked at; where there are more, the rest is not guarded."""
+"""Maximum number of git folders to examine; further ones are not guarded."""
 _MAX_CONFIG_BYTES = 1_000_000
 _CONFIG_LIMIT_S = 5.0
 _PARTIAL_CLONE = ("extensions.partialclone", ".promisor", ".partialclonefilter")
-"""Keys of a clone that gets objects later. They decide when something is fetched, not by which program."""
+"""Keys of a clone that fetches objects later. They decide when something is fetched, not by which program."""
 
 PROTECTED = ("hooks", "config", "config.worktree", "info", "objects/info", "commondir", "gitdir")
-"""Entries of git's folder that run programs or lead elsewhere; the rest is what `git commit` writes."""
+"""Entries of a git folder that run programs or lead elsewhere; `git commit` writes only the others."""
 _PROTECTED_OF_WORKTREE = ("commondir", "config.worktree", "hooks")
 _FILES = (
     *("config", "config.worktree", "commondir", "gitdir", "info/attributes"),
     *("objects/info/alternates", "objects/info/http-alternates"),
 )
-"""Files of a repository that make git run programs or look elsewhere. Its hooks are found by their folder."""
+"""Files of a repository that make git run programs or look elsewhere. Hooks are found by their folder."""
 _FILES_OF_WORKTREE = ("commondir", "config.worktree")
 REBASE = "rebase-merge/git-rebase-todo"
-"""The steps of a rebase. `git rebase -x` has commands in it while it runs."""
+"""The steps of a running rebase; with `git rebase -x` they contain commands."""
 _RUNS_COMMAND = pattern(rb"(?m)^[ \t]*(?:exec|x)[ \t]")
 
 
 class GitData(msgspec.Struct, frozen=True):
-    """Places of git's data. `folders`: real paths within the roots. `astray`: files and links that lead git
-    elsewhere, where nothing is guarded. `rest`: repositories that were too many to look at."""
+    """The places of git's data. `folders` are real paths within the roots; `astray` are files and links that
+    lead git elsewhere, where nothing is guarded; `rest` are repositories beyond the limit."""
 
     folders: tuple[str, ...]
     astray: tuple[str, ...] = ()
@@ -53,8 +53,8 @@ class GitData(msgspec.Struct, frozen=True):
 
 
 def git_data(repositories: Sequence[str], roots: Sequence[str], most: int = MAX_FOLDERS) -> GitData:
-    """Find every folder with git's data that these repositories lead to. `repositories` are folders, or
-    `.git` files and links."""
+    """Find every git folder these repositories lead to. `repositories` are folders, or `.git` files and
+    links."""
     found: dict[str, None] = {}
     astray: list[str] = []
     waiting = [(path, path) for path in reversed(repositories)]
@@ -74,13 +74,13 @@ def git_data(repositories: Sequence[str], roots: Sequence[str], most: int = MAX_
 
 
 def protected_entries(folder: str) -> Iterator[str]:
-    """Yield the entries of one of the folders with git's data that commands must not change."""
+    """Yield the entries of a git folder that commands must not change."""
     names = _PROTECTED_OF_WORKTREE if _is_worktree(folder) else PROTECTED
     return (os.path.join(folder, name) for name in names)
 
 
 def risky_files(folder: str) -> Iterator[str]:
-    """Yield the files of one of the folders with git's data that make git run programs or look elsewhere."""
+    """Yield the files of a git folder that make git run programs or look elsewhere."""
     names = _FILES_OF_WORKTREE if _is_worktree(folder) else _FILES
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
     if _RUNS_COMMAND().search(read_regular(rebase := os.path.join(folder, REBASE), _MAX_CONFIG_BYTES)):
@@ -97,9 +97,9 @@ def risky_files(folder: str) -> Iterator[str]:
 
 
 def is_usual(path: str, folder: str, roots: Sequence[str]) -> bool:
-    """Tell whether one of the `risky_files` of a new repository is as git itself makes it: `git init`, `git
-    clone`, `git submodule add` and `git worktree add` work in the sandbox. None of them has a second name,
-    by which it could be changed later."""
+    """Tell whether one of the `risky_files` of a new repository is as git itself makes it, so that `git
+    init`, `git clone`, `git submodule add` and `git worktree add` work in the sandbox. A file with a second
+    name is not: it could be changed later through that."""
     with contextlib.suppress(OSError):
         if os.lstat(path).st_nlink > 1:
             return False
@@ -110,7 +110,7 @@ def is_usual(path: str, folder: str, roots: Sequence[str]) -> bool:
             shared = shared_folder(folder)
             return _is_worktree(folder) and shared == (os.path.dirname(os.path.dirname(folder)),)
         case "info/attributes" | "objects/info/alternates" | "objects/info/http-alternates":
-            return True  # they start nothing without a configuration that does
+            return True  # they run nothing without a matching configuration
         case _:
             return False
 
@@ -120,7 +120,7 @@ def _is_within(path: str, roots: Sequence[str]) -> bool:
 
 
 def _is_worktree(folder: str) -> bool:
-    """Tell whether git takes the settings of another folder for this one's, whose own do not count."""
+    """Tell whether git reads the settings of another folder for this one and ignores its own."""
     return os.path.basename(os.path.dirname(folder)) == "worktrees" and bool(shared_folder(folder))
 
 
@@ -129,8 +129,8 @@ def _worktrees(folder: str) -> Iterator[str]:
 
 
 def _modules(folder: str) -> Iterator[str]:
-    """Yield the folders of submodules, whose names may have several parts. Those of nested ones come when
-    their parent is looked at."""
+    """Yield the folders of submodules, whose names may have several parts. Nested ones are found when their
+    parent is examined."""
     waiting = [os.path.join(folder, "modules")]
     for _ in range(MAX_FOLDERS):
         if not waiting:
@@ -151,7 +151,7 @@ def _folders_in(folder: str) -> Iterator[str]:
 
 
 def _starts_programs(path: str, folder: str, roots: Sequence[str]) -> bool:
-    """Tell whether a configuration starts programs. One that cannot be read counts as such."""
+    """Tell whether a configuration starts programs. An unreadable one counts as such."""
     content = read_regular(path, _MAX_CONFIG_BYTES + 1)
     git = trusted_program("git")
     if os.path.islink(path) or not os.path.isfile(path) or len(content) > _MAX_CONFIG_BYTES or git is None:
@@ -180,5 +180,5 @@ def _is_risky(key: str, value: str, folder: str, roots: Sequence[str]) -> bool:
 
 
 def is_bare(names: Collection[str]) -> bool:
-    """Tell whether git takes a folder with these entries (in lower case) for a repository."""
+    """Tell whether git accepts a folder with these entries (in lower case) as a repository."""
     return BARE_ENTRIES.issubset(names)

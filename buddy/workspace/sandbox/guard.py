@@ -1,9 +1,9 @@
-"""Protected names that a sandboxed command created or changed: noticed when it ended, and put back.
+"""Protected names that a sandboxed command created or changed: detected after the command and restored.
 
-A name that does not exist cannot be covered by a mount, and Landlock cannot leave anything out of a writable
-folder. The record of attempts refuses what it sees, but a program that changes an argument after it was read
-gets past it. So the workspace is compared with itself, before and after. What came to be is moved to
-`.buddyx/quarantine`, what was changed gets its old content back; nothing is lost, and everything is told.
+A missing name cannot be covered by a mount, and Landlock cannot exclude anything in a writable folder. The
+audit refuses what it sees, but a program that changes an argument after it was read gets past it. So the
+workspace is compared before and after: new entries are moved to `.buddyx/quarantine`, changed ones get their
+old content back. Nothing is lost, and everything is reported.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from buddy.workspace.sandbox.profile import is_at_or_below
 
 MAX_COPIES = 2_000
 MAX_COPIED_BYTES = 32_000_000
-"""More is not kept of what could be changed; a change of the rest is told and cannot be undone."""
+"""Limit on the copies of changeable content; a change of the rest is reported and cannot be undone."""
 _NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that say nothing about the file: nothing can be opened at all."""
+"""Errors that are not about the file: nothing can be opened at all."""
 QUARANTINE = os.path.join(".buddyx", "quarantine")
 
 
 class GuardedEntry(msgspec.Struct, frozen=True):
-    """A file, folder or link as it was. `content`: its bytes, or where the link leads; None: not kept."""
+    """The state of a file, folder or link. `content` are its bytes or the target of the link, None if not
+    copied."""
 
     mode: int
     content: bytes | None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The protected names of a workspace at one moment. `entries`: what is at and below them, only where it
-    could be changed. `git`: git's data. `complete` is False where the workspace is too big."""
+    """The protected names of a workspace at one moment. `entries` are the files at and below them, only where
+    they could be changed; `git` is git's data; `complete` is False when the workspace is too big."""
 
     names: frozenset[str]
     git: GitData
@@ -49,7 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def snapshot(boundary: Boundary, known: WorkspaceSurvey, *, contents: bool) -> Snapshot:
-    """Look at the protected names. `contents`: keep what they hold, too. Blocks."""
+    """Take a snapshot of the protected names; `contents` copies their content too. Blocks."""
     roots = (boundary.root, *boundary.extra)
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     git = git_data(repositories, (*roots, *repositories))
@@ -94,26 +95,27 @@ def _content(path: str, mode: int) -> bytes | None:
 
 
 class Guard:
-    """Compares a workspace before and after one command. `permitted`: paths the person allowed to change."""
+    """Compares a workspace before and after one command. `permitted` are the paths the user allowed to
+    change."""
 
     def __init__(self, boundary: Boundary, before: Snapshot) -> None:
         self._before = before
         self._boundary = boundary
         self._told: set[str] = set()
 
-    def changed(self, after: Snapshot, permitted: Sequence[str]) -> tuple[str, ...]:
-        """Return the outermost protected paths that came to be, or differ, but for what is permitted."""
+    def find_changes(self, after: Snapshot, permitted: Sequence[str]) -> tuple[str, ...]:
+        """Return the outermost protected paths that are new or different, except permitted ones."""
         return tuple(
             path
             for path in self._changed(after)
             if not any(is_at_or_below(path, place) for place in permitted)
         )
 
-    def put_back(self, paths: Iterable[str], after: Snapshot, *, touch: bool) -> tuple[str, ...]:
-        """Undo what was done to some of the `changed` paths; return a sentence for each. Blocks.
+    def restore(self, paths: Iterable[str], after: Snapshot, *, touch: bool) -> tuple[str, ...]:
+        """Undo the changes of some paths; return a sentence for each, never twice. Blocks.
 
-        `touch` is False where something outside of the sandbox ran at the same time and may have done it:
-        then it is only told. No sentence is told twice.
+        `touch` is False if something outside the sandbox ran at the same time and may have made the change:
+        it is then only reported.
         """
         told = [self._undo(path) if touch else self._only_tell(path) for path in paths]
         if self._before.complete and not after.complete:
@@ -141,9 +143,9 @@ class Guard:
             yield path
 
     def _is_usual(self, path: str, new_git: Collection[str]) -> bool:
-        """Tell whether a path belongs to a repository that was made meanwhile, as git makes them."""
+        """Tell whether a path belongs to a new repository and is as git makes it."""
         if os.path.basename(path) == ".git":
-            return path not in self._before.names  # where it leads is among git's data
+            return path not in self._before.names  # its target is part of git's data
         folder = max((one for one in new_git if is_at_or_below(path, one)), key=len, default="")
         return bool(folder) and is_usual(path, folder, (self._boundary.root, *self._boundary.extra))
 
@@ -160,27 +162,29 @@ class Guard:
             return True
 
     def _only_tell(self, path: str) -> str:
-        return f"{self._shown(path)} changed while something ran outside of the sandbox, so it was left"
+        return (
+            f"{self._display_path(path)} changed while something ran outside of the sandbox, so it was left"
+        )
 
     def _undo(self, path: str) -> str:
-        """Move a path away, and bring back what it was."""
-        shown = self._shown(path)
+        """Move a path away and restore its old state."""
+        shown = self._display_path(path)
         existed = path in self._before.names or path in self._before.entries
         is_led_elsewhere = path in self._before.entries and not self._differs(path)
         try:
             kept = self._move_away(path)
-            if is_led_elsewhere:  # by a link on the way: as it was, it would lead there again
+            if is_led_elsewhere:  # through a link on the way: restored, it would lead there again
                 del self._before.entries[path]
             self._bring_back(path)
         except OSError as error:
             return f"{shown} was {'changed' if existed else 'created'}, and could not be put back: {error}"
-        where = f"; the changed one is now {self._shown(kept)}" if kept else ""
+        where = f"; the changed one is now {self._display_path(kept)}" if kept else ""
         if existed:
             return f"{shown} was changed{' and put back' if os.path.lexists(path) else ''}{where}"
-        return f"{shown} was created; it is now {self._shown(kept)}"
+        return f"{shown} was created; it is now {self._display_path(kept)}"
 
     def _move_away(self, path: str) -> str:
-        """Rename without following a link on the way: what a command left running may put some there."""
+        """Rename without following links on the way: a process the command left running may create some."""
         if not os.path.lexists(path):
             return ""
         boundary = self._boundary
@@ -208,18 +212,18 @@ class Guard:
                 with open(descriptor, "wb") as file:
                     file.write(entry.content)
             else:
-                raise OSError(f"{self._shown(path)} was too big to be kept")
+                raise OSError(f"{self._display_path(path)} was too big to be kept")
             if not stat.S_ISLNK(entry.mode):
                 os.chmod(path, stat.S_IMODE(entry.mode))
 
-    def _shown(self, path: str) -> str:
+    def _display_path(self, path: str) -> str:
         inside = is_at_or_below(path, self._boundary.root)
         return visible(os.path.relpath(path, self._boundary.root) if inside else path)
 
 
 @contextlib.contextmanager
 def _folder(root: str, path: str, *, make: bool) -> Generator[int]:
-    """A descriptor of a folder below a root; every step is a folder and no link."""
+    """Return the descriptor of a folder below a root, opening each step as a folder and never a link."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in path.split("/"):

@@ -1,7 +1,6 @@
-"""The session's sandbox as everybody holds it: loaded and looked for when it is first needed.
+"""The handle of the session's sandbox, which is loaded and probed on first use.
 
-The code behind it costs 30 ms to import, and finding out what works here costs a trial; a start that runs no
-command pays for neither.
+Its code takes 30 ms to import, and a probe takes a trial; a start that runs no command needs neither.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ class LoadedSandbox(Sandboxing, Protocol):
 
     @property
     def status(self) -> SandboxStatus:
-        """The level in force."""
+        """Return the level in force."""
         ...
 
     async def ready(self) -> SandboxStatus:
-        """Find out what works here."""
+        """Probe what works here."""
         ...
 
-    async def look_around(self, boundary: Boundary) -> None:
-        """Walk the workspace."""
+    async def survey(self, boundary: Boundary) -> None:
+        """Survey the workspace."""
         ...
 
-    async def judge(self) -> None:
-        """Look at what running commands did to protected names."""
+    async def check(self) -> None:
+        """Check the protected names for changes by running commands."""
         ...
 
-    def take_put_back(self) -> tuple[str, ...]:
-        """Return what was done about protected names, once."""
+    def take_repairs(self) -> tuple[str, ...]:
+        """Return, once, the sentences about restored names."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
 class SandboxHandle:
-    """Makes the sandbox once. `cache` is a folder for what build tools cache, `records` one where no command
-    can write; `rules` is asked again for each command."""
+    """Makes the sandbox once. `cache` is a folder for the caches of build tools, `records` one where no
+    command can write; `rules` is called for each command."""
 
     def __init__(self, rules: Callable[[], SandboxRules], *, cache: str, records: str) -> None:
         self._rules = rules
@@ -62,23 +61,23 @@ class SandboxHandle:
 
     @property
     def status(self) -> SandboxStatus:
-        """The level in force, as far as it is known by now."""
+        """Return the level in force, as far as it is known."""
         if self._rules().is_off:
             return SandboxStatus(0, SWITCHED_OFF)
         return self._sandbox.status if self._sandbox else NO_SANDBOX
 
     async def ready(self) -> SandboxStatus:
-        """Find out what works here."""
-        return await (await self._loaded()).ready()
+        """Probe what works here."""
+        return await (await self._load_once()).ready()
 
-    async def look_around(self, boundary: Boundary) -> SandboxStatus:
-        """Get ready for a command in a workspace."""
-        sandbox = await self._loaded()
-        await sandbox.look_around(boundary)
+    async def survey(self, boundary: Boundary) -> SandboxStatus:
+        """Prepare for a command in a workspace."""
+        sandbox = await self._load_once()
+        await sandbox.survey(boundary)
         return sandbox.status
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
-        """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
+        """Put a command into the sandbox. Raises `ToolError` when that fails."""
         if self._sandbox is None or not self._sandbox.status.is_working:
             raise ToolError(f"there is no sandbox here ({self.status.reason}), and the command needs one")
         try:
@@ -86,30 +85,34 @@ class SandboxHandle:
         except OSError as error:
             raise ToolError(f"the command could not be put into the sandbox: {error}") from error
 
-    async def judge(self) -> None:
-        """Look at what running commands did to protected names: before a program runs that acts on them."""
+    async def check(self) -> None:
+        """Check the protected names for changes by running commands, before a program runs that acts on
+        them."""
         if self._sandbox is not None:
-            await self._sandbox.judge()
+            await self._sandbox.check()
 
-    async def judge_left(self, root: str) -> tuple[str, ...]:
-        """Put back what commands of a killed buddy did to protected names of a workspace; a sentence each."""
-        found = records_of(self._records, root)
-        if not found:
+    async def restore_left(self, root: str) -> tuple[str, ...]:
+        """Restore protected names of a workspace that commands of a killed buddy changed; return a sentence
+        for each."""
+        records = records_of(self._records, root)
+        if not records:
             return ()
-        from buddy.workspace.sandbox.watch import judge_left  # the walk and git's data: hardly ever needed
+        from buddy.workspace.sandbox.watch import (
+            restore_left,  # imports the survey and git's data: rarely needed
+        )
 
-        return await asyncio.to_thread(judge_left, found)
+        return await asyncio.to_thread(restore_left, records)
 
-    def take_put_back(self) -> tuple[str, ...]:
-        """Return what was done about protected names that commands changed, a sentence each, once."""
-        return self._sandbox.take_put_back() if self._sandbox else ()
+    def take_repairs(self) -> tuple[str, ...]:
+        """Return, once, a sentence for each protected name that was changed and restored."""
+        return self._sandbox.take_repairs() if self._sandbox else ()
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         if self._loading is not None:
             await (await self._loading).aclose()
 
-    async def _loaded(self) -> LoadedSandbox:
+    async def _load_once(self) -> LoadedSandbox:
         if self._loading is None:
             self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         loaded = await asyncio.shield(self._loading)
@@ -117,6 +120,6 @@ class SandboxHandle:
         return loaded
 
     def _load(self) -> LoadedSandbox:
-        from buddy.workspace.sandbox.sandbox import Sandbox  # ctypes, the proxy, the tables: see above
+        from buddy.workspace.sandbox.sandbox import Sandbox  # ctypes, the proxy, the tables: 30 ms
 
         return Sandbox(self._rules, cache=self._cache, records=self._records)

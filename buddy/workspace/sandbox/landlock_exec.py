@@ -1,8 +1,8 @@
-"""Become a command under Landlock and seccomp: level 2 of the sandbox.
+"""Level 2 of the sandbox: become a command under Landlock and seccomp.
 
 Run as a script, `python -I -S landlock_exec.py RULES FILTER PROGRAM WORD…`: `RULES` and `FILTER` are
-inherited descriptors. Rules are NUL-separated, `r` or `w` before each path; the filter is a BPF program.
-Imports as little as it can, because every command pays for it.
+inherited descriptors. Rules are NUL-separated with `r` or `w` before each path; the filter is a BPF program.
+Imports as little as possible, because every command pays for it.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read file, read folder
 _LIST = 1 << 3
-_FILE_ONLY = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # the rights that a rule on a file may have
+_FILE_ONLY = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # rights allowed in a rule for a file
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 38, 22, 24, 28
 _NOROOT_LOCKED = 0b11
 _LAST_CAPABILITY = 63
@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Restrict this process, then become the command. Exits with 125 where that cannot be done."""
+    """Restrict this process, then become the command. Exits with 125 on failure."""
     rules, program = int(sys.argv[1]), int(sys.argv[2])
     command = sys.argv[3:]
     try:
@@ -39,12 +39,12 @@ def main() -> None:
 
 
 def fs_rights(abi: int) -> int:
-    """All file rights an ABI of Landlock knows."""
+    """Return all file rights that a Landlock ABI knows."""
     return (1 << (16 if abi >= 5 else 15 if abi >= 3 else 14 if abi >= 2 else 13)) - 1
 
 
 def abi_version() -> int:
-    """The kernel's Landlock ABI, 0 without Landlock."""
+    """Return the kernel's Landlock ABI, 0 without Landlock."""
     return max(0, _libc.syscall(_CREATE_RULESET, None, 0, 1))
 
 
@@ -68,7 +68,7 @@ def _allow(ruleset: int, path: bytes, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # gone since the rules were made: nothing to allow
+        return  # deleted since the rules were made
     if not os.path.isdir(path):
         rights &= _FILE_ONLY
     rule = struct.pack("=Qi", rights, descriptor)
@@ -83,7 +83,7 @@ def _filter_calls(program: bytes) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Keep root from getting capabilities back: without them it is a user like others."""
+    """Keep root from regaining capabilities: without them it is an ordinary user."""
     _libc.prctl(_PR_SET_SECUREBITS, _NOROOT_LOCKED, 0, 0, 0)
     for capability in range(_LAST_CAPABILITY + 1):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)

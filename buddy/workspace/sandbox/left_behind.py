@@ -1,4 +1,5 @@
-"""Records of commands that may change a workspace, found by their names alone: every start looks for them."""
+"""Records of commands that may change a workspace, found by their names only, because every start looks for
+them."""
 
 from __future__ import annotations
 
@@ -6,16 +7,16 @@ import hashlib
 import os
 
 ENDED = ".ended"
-"""After a record's name: the file whose time says when the last command of a killed buddy was gone."""
+"""Suffix of the file beside a record whose time tells when the last command of a killed buddy ended."""
 
 
 def record_prefix(root: str) -> str:
-    """Return how the names of a workspace's records begin."""
+    """Return the common beginning of the names of a workspace's records."""
     return hashlib.sha256(os.fsencode(root)).hexdigest()[:16] + "-"
 
 
 def records_of(folder: str, root: str) -> tuple[str, ...]:
-    """Return the records of a workspace, held or not."""
+    """Return the records of a workspace, locked or not."""
     try:
         names = os.listdir(folder)
     except OSError:

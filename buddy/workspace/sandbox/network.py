@@ -19,8 +19,8 @@ _MESSAGE_BYTES = 32
 
 
 class SandboxNetwork:
-    """The namespace, held by a process of its own until `close`, or until buddy is gone and with it the other
-    end of `channel`."""
+    """The namespace, held by its own process until `close`, or until buddy is gone and with it the other end
+    of `channel`."""
 
     def __init__(
         self, holder: subprocess.Popen[bytes], pid: int, listener: socket.socket, channel: socket.socket
@@ -31,7 +31,7 @@ class SandboxNetwork:
         self.listener = listener
 
     def enter_argv(self, nsenter: str) -> tuple[str, ...]:
-        """Return the words that run what follows them in the namespace."""
+        """Return the words that run a command in the namespace."""
         return (nsenter, "--preserve-credentials", f"--target={self._pid}", "--user", "--net", "--")
 
     @property
@@ -40,7 +40,7 @@ class SandboxNetwork:
         return self._holder.poll() is None
 
     def close(self) -> None:
-        """End the holder; the namespace goes with its last process."""
+        """End the holder; the namespace ends with its last process."""
         self.listener.close()
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
@@ -49,10 +49,8 @@ class SandboxNetwork:
 
 
 async def open_network(bubblewrap: str) -> SandboxNetwork:
-    """Make a network namespace. Raises `OSError` where the system does not let us.
-
-    Call it on the event loop's thread: the holder dies with the thread that started it.
-    """
+    """Make a network namespace. Raises `OSError` when the system refuses. Call it on the event loop's thread:
+    the holder dies with the thread that started it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with on_failure(ours.close):
         with theirs:
@@ -99,8 +97,8 @@ def _end(holder: subprocess.Popen[bytes]) -> None:
 _LISTENS = b"0A"
 
 
-def served_ports(leader: int, number: int) -> tuple[int, ...]:
-    """Return the TCP ports that processes with the mark `number` listen on; `leader` is one of them."""
+def find_ports(leader: int, number: int) -> tuple[int, ...]:
+    """Return the TCP ports that processes marked with `number` listen on; `leader` is one of them."""
     listening = _listening(leader)
     if not listening:
         return ()
@@ -109,7 +107,7 @@ def served_ports(leader: int, number: int) -> tuple[int, ...]:
 
 
 def _listening(pid: int) -> dict[str, int]:
-    """Listening sockets of a process's network namespace: by inode, their ports."""
+    """Return the listening sockets of a process's network namespace: ports by inode."""
     found: dict[str, int] = {}
     for name in ("tcp", "tcp6"):
         try:

@@ -1,7 +1,7 @@
-"""The places of one machine and workspace that a sandbox profile protects or hides.
+"""The places of a machine and workspace that a sandbox profile protects or hides.
 
-Looking for them costs a walk over the workspace's folders, so a `Surveyor` makes it in a thread and keeps
-what it read; what is at the top of the workspace is looked at again for every command.
+Finding them takes a walk over the workspace's folders, so a `Surveyor` does that in a thread and caches
+folders; the top of the workspace is read again for every command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from buddy.safety.protected import (
 from buddy.workspace.sandbox.git_data import git_data, is_bare, protected_entries
 from buddy.workspace.sandbox.profile import (
     Kind,
-    Opened,
+    OpenedPlace,
     SandboxProfile,
     is_at_or_below,
     is_in_package,
@@ -41,23 +41,23 @@ from buddy.workspace.sandbox.profile import (
 )
 
 MAX_ENTRIES = 500_000
-"""Entries of the workspace a survey looks at; commands cannot change the folders beyond."""
+"""Limit on the entries a survey reads; commands cannot change folders beyond it."""
 MAX_SECRETS = 500
 MAX_PROTECTED = 1_500
-"""Places of a profile; where there are more, the folders that hold most of them are protected as a whole.
-bubblewrap takes 9,000 words."""
+"""Limit on the places of a profile: beyond it, the folders that contain most of them are protected as a
+whole. bubblewrap accepts 9,000 words."""
 MAX_BESIDE = 10_000
-"""Entries of a folder that are looked at for sockets beside one."""
+"""Limit on the entries of a folder that are searched for further sockets."""
 _OWN = ("/run", "/var/run", "/dev", "/proc")
-"""Folders in which a command has nothing of the system's, or no socket."""
+"""Folders that are private to a command, or contain no sockets."""
 CLOCK_TICK_NS = 50_000_000
-"""More than the step of the clock that a file system takes its times from."""
+"""Longer than the clock step of file system times."""
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
 
 
 class WorkspaceSurvey(msgspec.Struct, frozen=True):
-    """Result of a walk over the workspace: protected names below the top, repositories, secret files.
-    `unseen`: folders that were not looked into."""
+    """The result of a survey: protected names below the top, repositories, secret files. `unseen` are folders
+    that were not read."""
 
     protected: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class WorkspaceSurvey(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Tell whether protected names and repositories are all known."""
+        """Tell whether all protected names and repositories are known."""
         return not self.unseen
 
 
@@ -84,8 +84,8 @@ class _Folder(msgspec.Struct, frozen=True):
 
 
 class Surveyor:
-    """Walks some folders, again and again; folders that did not change are not read a second time. `survey`
-    is what the last walk found, `took_s` how long it took."""
+    """Surveys folders repeatedly; unchanged folders are not read again. `survey` is the result of the last
+    walk, `took_s` its duration."""
 
     def __init__(self, roots: Sequence[str], home: str, most: int = MAX_ENTRIES) -> None:
         self._roots = tuple(roots)
@@ -98,7 +98,7 @@ class Surveyor:
         self.took_s = 0.0
 
     def look(self) -> WorkspaceSurvey:
-        """Walk. Blocks: call it in a thread."""
+        """Survey the folders. Blocks: call it in a thread."""
         with self._lock:
             begin = time.monotonic()
             self.survey = self._walk()
@@ -128,7 +128,8 @@ class Surveyor:
         )
 
     def _folder(self, path: str, before: _Folder | None) -> _Folder | None:
-        """A folder as it is now, but not git's own folders nor what lies behind links; None: not readable."""
+        """Return the current state of a folder without git's own folders and without following links; None
+        when unreadable."""
         try:
             state = os.lstat(path)
             sign = (state.st_dev, state.st_ino, state.st_ctime_ns)
@@ -179,9 +180,9 @@ def _is_protected(path: str, name: str) -> bool:
 
 
 def _own_folders(path: str) -> Iterator[str]:
-    """Yield the folders a protected path belongs to: none may be moved away from under its protection."""
+    """Yield the folders a protected path belongs to: moving one away would lift its protection."""
     if is_protected_name(os.path.basename(path).lower()):
-        return  # it is refused by its name, wherever it comes to lie
+        return  # refused by its name, wherever it is moved
     tails = PROTECTED_IN.get(os.path.basename(path).lower(), ())
     folder = os.path.dirname(path)
     for _ in range(max((tail.count("/") for tail in tails if folder.lower().endswith(tail)), default=0)):
@@ -200,8 +201,8 @@ def profile_for(
     network: bool,
     closed: Sequence[str] = (),
 ) -> SandboxProfile:
-    """Make the profile of one command. `writable`: further places the person opened for writing, `closed`:
-    what is protected in them; `hidden`: further places to hide, as sockets."""
+    """Make the profile of one command. `writable` are further places the user opened for writing, `closed`
+    the protected paths in them, `hidden` further places to hide, such as sockets."""
     roots = tuple(dict.fromkeys((boundary.root, *boundary.extra)))
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     changing = kind == "workspace"
@@ -233,8 +234,8 @@ def profile_for(
 
 
 def with_places(boundary: Boundary, places: Iterable[str]) -> Boundary:
-    """Return the boundary with the folders among some places a person opened: names in them are protected as
-    in the workspace. Hidden folders of the home folder are left out: they are a program's own, and big."""
+    """Add the folders among the opened places to the boundary, so that names in them are protected as in the
+    workspace. Hidden folders of the home folder are left out: they belong to one program and are big."""
     extra = list(boundary.extra)
     for place in sorted(map(os.path.realpath, places)):
         known = any(is_at_or_below(place, root) for root in (boundary.root, *extra))
@@ -249,14 +250,14 @@ def with_places(boundary: Boundary, places: Iterable[str]) -> Boundary:
     return msgspec.structs.replace(boundary, extra=tuple(extra))
 
 
-def opened_place(place: str, home: str, most: int = MAX_ENTRIES) -> Opened:
-    """Look through a folder or file that is to be opened for a command. Blocks."""
+def search_place(place: str, home: str, most: int = MAX_ENTRIES) -> OpenedPlace:
+    """Search a file or folder that is to be opened for a command. Blocks."""
     if not os.path.isdir(place):
-        return Opened((place,))
+        return OpenedPlace((place,))
     found = Surveyor((place,), home, most).look()
     own_git = (path for path in found.repositories if os.path.isdir(path) and not os.path.islink(path))
     closed = (*found.protected, *found.secrets, *_inside_git(found.repositories, (place,)))
-    return Opened((place, *own_git), closed, found.complete)
+    return OpenedPlace((place, *own_git), closed, found.complete)
 
 
 def _is_in_scratch(path: str) -> bool:
@@ -265,9 +266,8 @@ def _is_in_scratch(path: str) -> bool:
 
 
 def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
-    """Unix sockets outside of some places: reading a file system is no reason to talk to a service that
-    listens in it. The system knows the names they were bound to, which may be relative, and gone since for
-    others beside them."""
+    """Return Unix sockets outside of some places: a readable file system is no permission to talk to its
+    services. The system knows the names they were bound to, which may be relative or replaced since."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().split(b"\n")[1:]
@@ -288,17 +288,17 @@ def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
 
 
 def _working() -> set[str]:
-    """The working folders of all processes of this user."""
+    """Return the working folders of all processes of this user."""
     folders: set[str] = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError):  # gone, or somebody else's
+            with contextlib.suppress(OSError):  # ended, or another user's
                 folders.add(os.readlink(f"/proc/{name}/cwd"))
     return folders
 
 
 def _sockets_in(folder: str) -> Iterator[str]:
-    """Yield the sockets in a folder; the entries that are nothing else, without a look at each."""
+    """Yield the sockets in a folder, without a `stat` of entries that can't be one."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in itertools.islice(entries, MAX_BESIDE):
             if entry.is_symlink() or entry.is_dir() or entry.is_file():
@@ -308,7 +308,7 @@ def _sockets_in(folder: str) -> Iterator[str]:
 
 
 def names_at_top(roots: Sequence[str]) -> Iterator[str]:
-    """Protected names at the top of the workspace, as they are spelt there."""
+    """Return the protected names at the top of the workspace, spelt as on disk."""
     for root in roots:
         try:
             names = os.listdir(root)
@@ -320,7 +320,7 @@ def names_at_top(roots: Sequence[str]) -> Iterator[str]:
 
 
 def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
-    """The `.git` of each root and of the main tree, where there is one."""
+    """Return the `.git` of each root and of the main tree, if it exists."""
     for root in (*roots, *((boundary.main,) if boundary.main else ())):
         path = os.path.join(root, ".git")
         if os.path.lexists(path):
@@ -328,7 +328,7 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
 
 
 def git_programs(roots: Sequence[str], home: str) -> Iterator[str]:
-    """Yield the files and folders of the workspace that git runs, but for those of installed packages, which
+    """Yield the files and folders of the workspace that git runs, except those of installed packages, which
     their package manager writes."""
     return (
         path for path in programs_of_git(roots, home) if os.path.lexists(path) and not is_in_package(path)
@@ -345,7 +345,7 @@ def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[
 
 
 def _at_home(boundary: Boundary, writable: Sequence[str]) -> Iterator[str]:
-    """The person's own settings, where the workspace is the home folder or holds it."""
+    """Return the user's own settings when the workspace is the home folder or contains it."""
     if any(is_at_or_below(boundary.home, place) for place in writable):
         yield from (boundary.home + name for name, _reason in PROTECTED_AT_HOME)
         yield from (os.path.join(boundary.home, name) for name in PROTECTED_ANYWHERE)
@@ -353,7 +353,7 @@ def _at_home(boundary: Boundary, writable: Sequence[str]) -> Iterator[str]:
 
 
 def _secret_places(boundary: Boundary) -> Iterator[str]:
-    """Folders and files with credentials that exist on this machine."""
+    """Return the files and folders with credentials that exist on this machine."""
     home = boundary.home
     for folder in _HOME_FOLDERS:
         try:
@@ -368,14 +368,14 @@ def _secret_places(boundary: Boundary) -> Iterator[str]:
 
 
 class Spellings:
-    """Finds entries below a folder whose names are known in lower case. Reads each folder once."""
+    """Finds entries below a folder by their lower-case names. Reads each folder once."""
 
     def __init__(self, top: str) -> None:
         self._top = top
         self._names: dict[str, tuple[str, ...]] = {}
 
     def find(self, name: str) -> tuple[str, ...]:
-        """Return what exists under a relative path, however it is spelt."""
+        """Return the existing entries with a relative path, in any spelling."""
         paths = [self._top]
         for part in name.strip("/").split("/"):
             paths = [
@@ -396,14 +396,14 @@ class Spellings:
 
 
 def _within(paths: Iterable[str], places: Sequence[str]) -> tuple[str, ...]:
-    """The paths that lie in some place and would otherwise be writable, each once."""
+    """Return the paths that are in one of the places and would otherwise be writable, each once."""
     return tuple(
         path for path in dict.fromkeys(paths) if any(is_at_or_below(path, place) for place in places)
     )
 
 
 def _few(paths: Iterable[str], most: int = MAX_PROTECTED) -> tuple[str, ...]:
-    """Paths, or where they are too many, the folders that hold most of them in their place."""
+    """Return the paths, or, if there are too many, the folders that contain most of them instead."""
     found = tuple(paths)
     while len(found) > most:
         left, folded = len(found) - most, set[str]()
@@ -416,7 +416,7 @@ def _few(paths: Iterable[str], most: int = MAX_PROTECTED) -> tuple[str, ...]:
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Existing real paths without those that lie in another one of them."""
+    """Return existing real paths without those inside another one."""
     existing = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     kept: list[str] = []
     for path in existing:

@@ -23,14 +23,14 @@ from buddy.workspace.sandbox.status import SandboxStatus
 
 TRIAL_WITHIN_S = 5.0
 MIN_LANDLOCK_ABI = 3
-"""Below, a file may be emptied outside of the writable folders (LANDLOCK_ACCESS_FS_TRUNCATE)."""
+"""Older versions allow emptying files outside the writable folders (LANDLOCK_ACCESS_FS_TRUNCATE)."""
 SIGNALS_SINCE_ABI = 6
-"""From here on, a command can send signals to confined processes only (LANDLOCK_SCOPE_SIGNAL)."""
+"""From this version on, commands can send signals to confined processes only (LANDLOCK_SCOPE_SIGNAL)."""
 _REPORTED_CHARS = 200
 
 
-class Probed(msgspec.Struct, frozen=True):
-    """A level and the programs it uses; "" for one that is not there."""
+class ProbeResult(msgspec.Struct, frozen=True):
+    """A level and the programs it uses, "" for missing ones."""
 
     status: SandboxStatus
     bubblewrap: str = ""
@@ -38,31 +38,31 @@ class Probed(msgspec.Struct, frozen=True):
     machine: Architecture | None = None
 
 
-def probe() -> Probed:
-    """Try the levels from the best down. Blocks for some ten milliseconds; call it in a thread."""
+def probe() -> ProbeResult:
+    """Try the levels, best first. Blocks for some ten milliseconds; call it in a thread."""
     if sys.platform == "darwin":
         return _probe_seatbelt()
     machine = architecture()
     if sys.platform != "linux" or machine is None:
-        return Probed(SandboxStatus(0, f"there is none for {sys.platform} on {os.uname().machine}"))
+        return ProbeResult(SandboxStatus(0, f"there is none for {sys.platform} on {os.uname().machine}"))
     program = trusted_program("bwrap")
     refused = _bubblewrap_refused(program, machine) if program else "bubblewrap is not installed"
     nsenter = trusted_program("nsenter") or ""
     if program and not refused:
-        return Probed(SandboxStatus(3), program, nsenter, machine)
+        return ProbeResult(SandboxStatus(3), program, nsenter, machine)
     failed = _landlock_refused(machine)
     if not failed:
         scoped = landlock_exec.abi_version() >= SIGNALS_SINCE_ABI
-        return Probed(SandboxStatus(2, refused, signals_reach_out=not scoped), machine=machine)
-    return Probed(SandboxStatus(0, f"{refused}; {failed}"), machine=machine)
+        return ProbeResult(SandboxStatus(2, refused, signals_reach_out=not scoped), machine=machine)
+    return ProbeResult(SandboxStatus(0, f"{refused}; {failed}"), machine=machine)
 
 
-def _probe_seatbelt() -> Probed:
+def _probe_seatbelt() -> ProbeResult:
     if not os.path.exists(SEATBELT):
-        return Probed(SandboxStatus(0, f"{SEATBELT} is not there"))
+        return ProbeResult(SandboxStatus(0, f"{SEATBELT} is not there"))
     with _trial_profile() as profile:
         refused = _try((*seatbelt_argv(profile), *_trial(profile)), profile.scratch)
-    return Probed(SandboxStatus(0, f"sandbox-exec: {refused}") if refused else SandboxStatus(1))
+    return ProbeResult(SandboxStatus(0, f"sandbox-exec: {refused}") if refused else SandboxStatus(1))
 
 
 def _bubblewrap_refused(program: str, machine: Architecture) -> str:
@@ -109,14 +109,14 @@ def _trial_profile() -> Generator[SandboxProfile]:
 
 
 def _trial(profile: SandboxProfile) -> tuple[str, ...]:
-    """A command that succeeds only where writing inside works and writing outside does not."""
+    """Return a command that succeeds only if writing inside works and writing outside fails."""
     outside = os.path.join(os.path.expanduser("~"), f".buddy-trial-{os.getpid()}")
     script = 'echo > "$1/open" || exit 11; ( echo > "$2" ) 2>/dev/null && { rm -f "$2"; exit 12; }; exit 0'
     return ("/bin/sh", "-c", script, "trial", profile.scratch, outside)
 
 
 def _try(argv: tuple[str, ...], cwd: str, *descriptors: int) -> str:
-    """Run a trial; return what went wrong."""
+    """Run a trial; return the problem, "" when it succeeded."""
     try:
         done = subprocess.run(
             argv,
@@ -146,7 +146,7 @@ def _bytes(content: bytes) -> Generator[int]:
 
 
 def memory_file(content: bytes) -> int:
-    """Return a descriptor from which some bytes can be read once; the caller's to close. Linux."""
+    """Return a descriptor from which the bytes can be read once; the caller closes it. Linux only."""
     descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)

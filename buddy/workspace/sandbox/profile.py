@@ -1,4 +1,4 @@
-"""Sandbox profiles: the files, sockets and hosts one kind of command may use. Pure data."""
+"""Sandbox profiles: the files, sockets and hosts a command may use. Pure data."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from buddy.safety.protected import PROJECT_ENDINGS, PROTECTED_ANYWHERE, PROTECTE
 _GIT_SETTING = pattern(
     r"/\.git/(?:modules/(?!.*/worktrees/).*/)?(?:hooks/(?![^/]*\.sample$)|(?:commondir|gitdir|config\.worktree)$)"
 )
-"""Hooks, and files that git itself makes in a linked worktree's folder alone: they lead to other settings."""
+"""Hooks, and files that only git itself makes in a linked worktree's folder: they lead to other settings."""
 
 _PACKAGES = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Folders that package managers fill."""
 
 Kind = Literal["workspace", "read-only"]
-"""`workspace`: may change the workspace. `read-only`: may change nothing and reach nobody."""
+"""`workspace` may change the workspace; `read-only` may change nothing and reach no host."""
 
 
 class SandboxProfile(msgspec.Struct, frozen=True):
-    """The view of the machine one command gets. All paths are real and absolute, and exist.
+    """One command's view of the machine. All paths are real, absolute and exist.
 
-    Everything not named here can be read and not written. `shown` are folders that stay visible although
-    `/tmp` is private. `writable` folders and files can be changed, except for what is `protected` in them.
-    `hidden` folders and files look empty. `scratch` is the host folder behind `/tmp` and `/var/tmp`.
-    `files`: those of `writable` that are single files. `network`: the namespace with the proxy in it, or no
-    network at all.
+    Everything not named here is readable and not writable. `shown` are folders that stay visible although
+    `/tmp` is private. `writable` files and folders can be changed, except for the `protected` paths in them.
+    `hidden` ones look empty. `scratch` is the host folder behind `/tmp` and `/var/tmp`. `files` are the
+    single files among `writable`. `network` means the namespace with the proxy, else there is no network at
+    all.
     """
 
     kind: Kind
@@ -50,26 +50,26 @@ def is_writable(profile: SandboxProfile, path: str) -> bool:
     hidden = _deepest(path, profile.hidden)
     opened = _deepest(path, profile.writable)
     if not opened and _deepest(path, profile.shown):
-        return False  # it lies on top of the command's own /tmp
+        return False  # it is mounted over the command's private /tmp
     scratch = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/proc")  # noqa: S108 - inside, these are the command's own
     return max(opened, _deepest(path, scratch)) > hidden
 
 
 def is_open(profile: SandboxProfile, path: str) -> bool:
-    """The same where `/tmp` is the person's: a path in the workspace, in a place that was opened, or in the
-    scratch folder itself."""
+    """Tell the same where `/tmp` is the user's: a path in the workspace, in an opened place or in the scratch
+    folder."""
     return any(is_at_or_below(path, place) for place in (*profile.writable, profile.scratch))
 
 
 def _deepest(path: str, places: Iterable[str]) -> int:
-    """The length of the deepest place a path is or lies in; 0 where it lies in none."""
+    """Return the length of the deepest place that is or contains a path, 0 without one."""
     return max((len(place) for place in places if is_at_or_below(path, place)), default=0)
 
 
 def is_reserved(profile: SandboxProfile, path: str) -> bool:
     """Tell whether a path in a writable place has a name that commands must not create or change."""
     if path in profile.writable and path not in profile.files:
-        return True  # a workspace or a repository's own folder can't be moved away from under its protection
+        return True  # moving a workspace or git folder away would lift its protection
     for place in profile.writable:
         if is_at_or_below(path, place) and _has_protected_name(path[len(place) :].lower()):
             return True
@@ -80,7 +80,7 @@ def _has_protected_name(tail: str) -> bool:
     parts = [part for part in tail.split("/") if part]
     if (any(map(is_protected_name, parts)) or lies_in(parts, PROTECTED_IN)) and not is_in_package(tail):
         return True
-    # A repository that is made inside has its own folder, with sample hooks: `git init` and `git clone` work.
+    # A new repository has its own folder with sample hooks: `git init` and `git clone` must work.
     return bool(_GIT_SETTING().search(tail))
 
 
@@ -90,19 +90,19 @@ def is_protected_name(name: str) -> bool:
 
 
 def is_in_package(path: str) -> bool:
-    """Tell whether a path lies in an installed package. Packages ship their authors' editor settings, which
-    no program takes for those of the project."""
+    """Tell whether a path is in an installed package. Packages contain their authors' editor settings, which
+    no program reads as the project's."""
     return not _PACKAGES.isdisjoint(path.lower().split("/")[:-1])
 
 
 def is_at_or_below(path: str, place: str) -> bool:
-    """Tell whether a path is a place or lies in it, by whole components."""
+    """Tell whether a path is a place or inside it, by whole components."""
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """The confinement of one command. `hosts` and `writable` are open for this command alone,
-    and of what is `writable` all but `closed`."""
+    """The confinement of one command. `hosts` and `writable` are open for this command only, except for the
+    `closed` paths in them."""
 
     kind: Kind
     boundary: Boundary
@@ -111,10 +111,9 @@ class Confinement(msgspec.Struct, frozen=True):
     closed: tuple[str, ...] = ()
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A place as it is opened for one command: `writable` are the place and the repositories in it (each on
-    its own, so that none can be moved away from under its protection), `closed` stays as it is. `complete`:
-    all of the place was looked through."""
+class OpenedPlace(msgspec.Struct, frozen=True):
+    """A place as opened for one command: `writable` are the place and the repositories in it (each listed, so
+    that none can be moved away), `closed` stays protected; `complete` means that all of it was searched."""
 
     writable: tuple[str, ...]
     closed: tuple[str, ...] = ()
@@ -122,10 +121,10 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class SandboxRules(msgspec.Struct, frozen=True):
-    """The openings the person made. `writable`: places besides the workspace; `hosts`: names the proxy lets
-    through; `networks`: private networks those names may lead to, in CIDR notation. `hidden`: the person's
-    files with credentials at unusual places. `permitted`: protected
-    paths that calls were allowed to change; `left`: how many calls were allowed to run outside so far."""
+    """The user's openings. `writable` are places besides the workspace; `hosts` are names the proxy allows;
+    `networks` are private networks (CIDR) those names may lead to; `hidden` are the user's credential files
+    at unusual places; `permitted` are protected paths that calls were allowed to change; `left` counts the
+    calls allowed outside the sandbox."""
 
     is_off: bool = False
     writable: tuple[str, ...] = ()
@@ -133,4 +132,4 @@ class SandboxRules(msgspec.Struct, frozen=True):
     networks: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     permitted: tuple[str, ...] = ()
-    left: int = 0
+    unconfined_calls: int = 0

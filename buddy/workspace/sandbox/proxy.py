@@ -1,9 +1,9 @@
-"""The only way out of the sandbox: a proxy that opens tunnels (CONNECT) to allowed hosts, passes plain http
-requests on to them, and keeps a list.
+"""The only way out of the sandbox: a proxy that opens tunnels (CONNECT) to allowed hosts, forwards plain http
+requests to them, and records all requests.
 
-A host is allowed by its name, exactly or with its subdomains (`.example.org`); it is resolved here, every
-address is judged by where it leads, and the tunnel goes to a judged address. Each command has a password of
-its own for the proxy, so the list says which command asked for what.
+A host is allowed by its exact name or with its subdomains (`.example.org`). It is resolved here, every
+address is judged, and the connection goes to a judged address. Each command has its own proxy password, so
+the record tells which command asked for what.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEAD_WITHIN_S = 30.0
 CONNECT_WITHIN_S = 15.0
 MAX_TUNNELS = 256
 MAX_REQUESTS = 200
-"""Different hosts that are kept of one command."""
+"""Limit on the different hosts recorded for one command."""
 _PIECE_BYTES = 64 * 1024
 _HTTPS = 443
 _ANY_NETWORK = (ip_network("0.0.0.0/0"), ip_network("::/0"))
@@ -37,12 +37,12 @@ _PLAIN_LINE = pattern(r"([A-Z]{1,20}) ((?i:http)://[^\s/?#@\\]+)([/?][!-~]*|) HT
 _FIELD = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*")
 _LENGTH = pattern(r"[0-9]{1,15}")
 _HOP_FIELDS = frozenset({"host", "connection", "keep-alive", "te", "trailer", "upgrade"})
-"""Fields that are for the next hop alone, and the host, which the address says."""
+"""Header fields for the next hop only, and the host, which the address contains."""
 
 
 class HostRequest(msgspec.Struct, frozen=True):
-    """One command's wish to reach a host. `refusal` is "" when nothing forbids it; `is_named`: a rule for the
-    host's name is what is missing. `failure`: why an allowed host was not reached."""
+    """One command's request for a host. `refusal` is "" when it is allowed; `is_named` means that only a rule
+    for the host's name is missing; `failure` tells why an allowed host was not reached."""
 
     host: str
     port: int
@@ -52,7 +52,8 @@ class HostRequest(msgspec.Struct, frozen=True):
 
 
 class Pass(msgspec.Struct):
-    """One command's way through the proxy. `hosts`: allowed for this command besides those of the session."""
+    """One command's permission to use the proxy. `hosts` are allowed for this command in addition to the
+    session's."""
 
     name: str
     password: str
@@ -60,7 +61,7 @@ class Pass(msgspec.Struct):
     requests: list[HostRequest] = msgspec.field(default_factory=list[HostRequest])
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that send programs through the proxy."""
+        """Return the variables that make programs use the proxy."""
         address = f"http://{self.name}:{self.password}@127.0.0.1:{DOOR_PORT}"
         local = "localhost,127.0.0.1,::1"
         variables = {"NO_PROXY": local, "no_proxy": local}
@@ -69,14 +70,14 @@ class Pass(msgspec.Struct):
         return variables
 
     def note(self, request: HostRequest) -> None:
-        """Keep a request, once each."""
+        """Record a request, each once."""
         if len(self.requests) < MAX_REQUESTS and request not in self.requests:
             self.requests.append(request)
 
 
 class SandboxProxy:
-    """Serves one door. At each request `allowed` gives the hosts of the session, and `networks` the private
-    networks that allowed names may lead to."""
+    """Serves one listening socket. For each request, `allowed` returns the session's hosts and `networks` the
+    private networks that allowed names may lead to."""
 
     def __init__(
         self,
@@ -97,11 +98,11 @@ class SandboxProxy:
         return made
 
     def dismiss(self, name: str) -> None:
-        """Forget a pass; what still runs of its command is refused from now on."""
+        """Remove a pass; remaining processes of its command are refused from now on."""
         self._passes.pop(name, None)
 
     async def serve(self, listener: socket.socket) -> asyncio.Server:
-        """Accept connections from the door until the server is closed."""
+        """Accept connections until the server is closed."""
         return await asyncio.start_server(self._serve, sock=listener, limit=MAX_HEAD_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,7 +148,7 @@ class SandboxProxy:
         await _pass_on(request, reader, writer, *opened)
 
     async def _judge(self, request: _ProxyRequest, holder: Pass) -> tuple[str, ...] | Refused:
-        """Return where a request's host leads, or why it is not reached."""
+        """Return the addresses of a request's host, or the reason why it is refused."""
         if not request.host:
             return Refused(request.fault or "the host cannot be read")
         if self._tunnels > MAX_TUNNELS:
@@ -158,7 +159,7 @@ class SandboxProxy:
         if request.fault:
             return Refused(request.fault)
         networks = self._networks()
-        judged = judge_url(f"https://{_bracketed(request.host)}:{request.port}/", networks)
+        judged = judge_url(f"https://{_bracket(request.host)}:{request.port}/", networks)
         if isinstance(judged, Refused):
             return judged
         if judged.address:
@@ -170,8 +171,8 @@ class SandboxProxy:
 
 
 class _ProxyRequest(msgspec.Struct, frozen=True):
-    """The head of a request. `forward` is what a plain http request becomes for its host, b"" for a tunnel;
-    `body_bytes` follow it. `fault`: why it is not passed on, wherever it leads."""
+    """The head of a request. `forward` is the head to send for a plain http request, b"" for a tunnel;
+    `body_bytes` follow it; `fault` tells why it is refused whatever its target."""
 
     target: str
     host: str
@@ -220,7 +221,7 @@ def is_allowed(host: str, port: int, rules: Sequence[str]) -> bool:
 
 
 def _parse(head: bytes) -> _ProxyRequest:
-    """Read the request line and the password; whatever cannot be read is empty."""
+    """Read the request line and the password; unreadable parts are empty."""
     line, *fields = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, _, rest = line.partition(" ")
     target, _, _version = rest.rpartition(" ")
@@ -235,13 +236,13 @@ def _parse(head: bytes) -> _ProxyRequest:
 
 
 def _plain(line: str, fields: Sequence[str], asked: _ProxyRequest) -> _ProxyRequest:
-    """Read a request for an http:// address and make the one that its host gets: for one address, one host,
-    one body of a known length and one answer, so that no two programs read it differently."""
+    """Build the forwarded head of an http:// request: one address, one host, one body of known length, one
+    answer, so that no two programs read it differently."""
     found = _PLAIN_LINE().fullmatch(line)
     if found is None:
         return msgspec.structs.replace(asked, fault="only http and https go through the sandbox's proxy")
     method, scheme_host, target = found.groups()
-    url = judge_url(scheme_host, _ANY_NETWORK)  # for its parts: `_judge` says where it may lead
+    url = judge_url(scheme_host, _ANY_NETWORK)  # only to split it: `_judge` decides about its target
     if isinstance(url, Refused):
         return msgspec.structs.replace(asked, fault=url.reason)
     asked = msgspec.structs.replace(asked, host=url.host, port=url.port)
@@ -283,7 +284,7 @@ def _where(request: _ProxyRequest) -> str:
     return request.host if request.port == _HTTPS else f"{request.host}:{request.port}"
 
 
-def _bracketed(host: str) -> str:
+def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
@@ -320,11 +321,11 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _copy_exactly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
-    """Pass so many bytes on and no more: what follows them would be a second request."""
+    """Pass on this many bytes and no more: further ones would be a second request."""
     with contextlib.suppress(OSError):
         while count and (piece := await reader.read(min(count, _PIECE_BYTES))):
             count -= len(piece)
             writer.write(piece)
             await writer.drain()
     if count:
-        writer.close()  # the body was cut: nobody waits for an answer to it
+        writer.close()  # the body was cut off: no answer follows

@@ -1,4 +1,4 @@
-"""The sandbox of a session: looked for once, then asked to confine each command."""
+"""The sandbox of a session: probed once, then used to confine each command."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from buddy.safety.url_guard import Resolver, system_resolver
 from buddy.workspace.processes.launch import Launch
 from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder, is_filter_allowed
-from buddy.workspace.sandbox.blocked import blocked_of
+from buddy.workspace.sandbox.blocked import find_blocked
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
-from buddy.workspace.sandbox.network import SandboxNetwork, open_network, served_ports
+from buddy.workspace.sandbox.network import SandboxNetwork, find_ports, open_network
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
-from buddy.workspace.sandbox.probe import Probed, memory_file, probe
+from buddy.workspace.sandbox.probe import ProbeResult, memory_file, probe
 from buddy.workspace.sandbox.profile import (
     Confinement,
     SandboxProfile,
@@ -45,9 +45,9 @@ from buddy.workspace.sandbox.tether import Tether
 from buddy.workspace.sandbox.watch import CommandWatch
 
 SURVEY_LASTS_S = 20.0
-"""How old the walk over a big workspace may be that a command is confined by."""
+"""Maximum age of the survey of a big workspace that a command is confined by."""
 QUICK_WALK_S = 0.02
-"""A walk that takes no longer is made before every command."""
+"""A survey that takes no longer is repeated before every command."""
 
 CACHE_VARIABLES = {
     "PIP_CACHE_DIR": "pip",
@@ -56,8 +56,8 @@ CACHE_VARIABLES = {
     "GOCACHE": "go-build",
     "YARN_CACHE_FOLDER": "yarn",
 }
-"""Caches that tools cannot do without: they get one of the workspace's own, so that nothing a command puts
-there is ever used outside."""
+"""Caches that tools need: each workspace has its own, so that nothing a command puts there is used
+outside."""
 
 
 class Confined:
@@ -93,38 +93,38 @@ class Confined:
         self._let_go: Callable[[], None] | None = None
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Call what starts `launch` as the leader of a group, with its attempts on record where the system
-        can do that. Raises what `start` raises."""
-        process = self._recorded(start)
+        """Call the function that starts `launch` as the leader of a group, and record its attempts if the
+        system can do that. Raises what `start` raises."""
+        process = self._start_recorded(start)
         self._group = process.pid
         self._tether.tie_group(process.pid)
         return process
 
-    def _recorded(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    def _start_recorded(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
         if self._recorder is None:
             return start()
         try:
             process, self._let_go = self._recorder.start(start, self._attempts)
         except FilterRefusedError as error:
-            if not self._isolated:  # its sockets were left to this filter
+            if not self._isolated:  # the other filter relies on this one for sockets
                 raise OSError(f"system calls can no longer be reported: {error}") from error
             return start()
         return process
 
     def blocked_accesses(self) -> Blocked:
-        """Return what the command tried and was refused so far."""
-        return blocked_of(self._profile, self._attempts, self._holder.requests if self._holder else ())
+        """Return the accesses that were refused so far."""
+        return find_blocked(self._profile, self._attempts, self._holder.requests if self._holder else ())
 
     def ports(self) -> tuple[int, ...]:
-        """Return the ports it serves where only commands of this session reach them."""
-        return served_ports(self._group, self._number) if self._holder is not None and self._group else ()
+        """Return the ports it serves that only commands of this session can reach."""
+        return find_ports(self._group, self._number) if self._holder is not None and self._group else ()
 
-    def inspect(self) -> None:
-        """Put back what it did to protected names. Blocks; call it when the command ended."""
+    def restore_changes(self) -> None:
+        """Restore the protected names it changed. Blocks; call it after the command ended."""
         self._inspect()
 
     def finish(self) -> None:
-        """Let go of everything held for the command; it is gone."""
+        """Release everything held for the command, after it ended."""
         self._tether.untie(self._number, self._group)
         if self._let_go is not None:
             self._let_go()
@@ -132,7 +132,7 @@ class Confined:
 
 
 class Sandbox:
-    """The owner of everything commands are confined with. `rules` is asked for each command."""
+    """The owner of everything commands are confined with. `rules` is called for each command."""
 
     def __init__(
         self,
@@ -141,13 +141,13 @@ class Sandbox:
         cache: str,
         records: str,
         resolver: Resolver = system_resolver,
-        look: Callable[[], Probed] = probe,
+        look: Callable[[], ProbeResult] = probe,
     ) -> None:
         self._rules = rules
         self._cache = cache
         self._resolver = resolver
         self._look = look
-        self._probed = Probed(NO_SANDBOX)
+        self._probed = ProbeResult(NO_SANDBOX)
         self._folder = ""
         self._network: SandboxNetwork | None = None
         self._server: asyncio.Server | None = None
@@ -160,24 +160,24 @@ class Sandbox:
 
     @property
     def status(self) -> SandboxStatus:
-        """The level in force, as far as it is known by now."""
+        """Return the level in force, as far as it is known."""
         return self._probed.status
 
     async def ready(self) -> SandboxStatus:
-        """Find out what works here, once; every caller waits for the same answer."""
+        """Probe what works here, once; every caller waits for the same result."""
         if self._ready is None:
             self._ready = asyncio.ensure_future(self._prepare())
         return await asyncio.shield(self._ready)
 
     async def _prepare(self) -> SandboxStatus:
         if self._rules().is_off:
-            self._probed = Probed(SandboxStatus(0, SWITCHED_OFF))
+            self._probed = ProbeResult(SandboxStatus(0, SWITCHED_OFF))
             return self.status
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="buddy-sandbox-"))
         os.mkdir(os.path.join(self._folder, "tmp"), 0o700)
         probed = await asyncio.to_thread(self._look)
         if probed.bubblewrap and probed.nsenter:
-            with contextlib.suppress(OSError):  # no namespace with a door: each command gets an empty one
+            with contextlib.suppress(OSError):  # no shared namespace: each command gets an empty one
                 await self._open_door(probed.bubblewrap)
         if probed.machine is not None and probed.status.is_working:
             program = attempts(probed.machine, isolated=probed.status.level == 3)
@@ -203,10 +203,10 @@ class Sandbox:
         )
         self._server = await self._proxy.serve(self._network.listener)
 
-    async def look_around(self, boundary: Boundary) -> None:
-        """Walk the workspace where the last walk is too old; call it before `confine`."""
+    async def survey(self, boundary: Boundary) -> None:
+        """Survey the workspace if the last survey is too old; call it before `confine`."""
         await self.ready()
-        await self.judge()
+        await self.check()
         surveyor = self._surveyor(with_places(boundary, self._rules().writable))
         age_s = time.monotonic() - surveyor.walked_at
         if self.status.is_working and (surveyor.took_s <= QUICK_WALK_S or age_s > SURVEY_LASTS_S):
@@ -218,23 +218,24 @@ class Sandbox:
             self._surveyors[roots] = Surveyor(roots, boundary.home)
         return self._surveyors[roots]
 
-    def take_put_back(self) -> tuple[str, ...]:
-        """Return what was done about protected names that commands changed, a sentence each, once."""
-        return self._watch.take_told()
+    def take_repairs(self) -> tuple[str, ...]:
+        """Return, once, a sentence for each protected name that was changed and restored."""
+        return self._watch.take_repairs()
 
-    async def judge(self) -> None:
-        """Look at what running commands did to protected names: before something runs that may act on it."""
+    async def check(self) -> None:
+        """Check the protected names for changes by running commands, before a program runs that acts on
+        them."""
         if self._watch.is_watching:
-            await asyncio.to_thread(self._watch.judge)
+            await asyncio.to_thread(self._watch.check)
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> Confined:
-        """Put a command into the sandbox; `tag` is the command's own. Raises `OSError`."""
+        """Put a command into the sandbox; `tag` marks its processes. Raises `OSError`."""
         guarded = looked_at = with_places(confinement.boundary, self._rules().writable)
         if confinement.kind != "read-only":
             guarded = with_places(guarded, confinement.writable)
         surveyor = self._surveyor(guarded)
         if guarded != looked_at or not surveyor.took_s:
-            surveyor.look()  # a place of this command alone: its folders were read when it was opened
+            surveyor.look()  # a place opened for this command only: its folders are cached from the search
         profile = self._profile(confinement, guarded, surveyor.survey)
         holder = self._admit(tag.text, confinement) if profile.network else None
         extra = {
@@ -267,7 +268,7 @@ class Sandbox:
             holder=holder,
             tether=self._tether,
             number=tag.number,
-            inspect=partial(watch.judge, watched) if watched is not None else _nothing,
+            inspect=partial(watch.check, watched) if watched is not None else _nothing,
             stir=watch.stir if watched is not None else _nothing,
             release=release,
         )
@@ -327,7 +328,7 @@ class Sandbox:
         }
 
     async def aclose(self) -> None:
-        """Let go of everything; no command may run any more."""
+        """Release everything; no command may be running."""
         if self._ready is not None:
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await self._ready
@@ -343,7 +344,7 @@ class Sandbox:
 
 
 def _nothing() -> None:
-    """Do nothing: a command that can change nothing needs no look afterwards."""
+    """Do nothing: a command that can't change anything needs no check."""
 
 
 def _close(descriptors: Sequence[int]) -> None:

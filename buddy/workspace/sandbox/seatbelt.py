@@ -27,7 +27,7 @@ _LOCALHOST = '(allow network* (local ip "localhost:*") (remote ip "localhost:*")
 
 
 def seatbelt_argv(profile: SandboxProfile) -> tuple[str, ...]:
-    """Return the words before the command's own."""
+    """Return the words to put before a command."""
     return (PROGRAM, "-p", seatbelt_text(profile))
 
 
@@ -39,7 +39,7 @@ def seatbelt_text(profile: SandboxProfile) -> str:
     writable = (*profile.writable, profile.scratch)
     lines.append(_rule("allow file-write*", "subpath", writable))
     lines.append(_rule("deny file-write*", "subpath", profile.protected))
-    # A folder with something protected in it must not be moved away from under its protection.
+    # Moving a folder away would lift the protection of paths in it.
     lines.append(_rule("deny file-write-unlink", "literal", writable))
     lines.append(_rule("deny file-read* file-write*", "subpath", profile.hidden))
     return "".join(lines)
@@ -48,11 +48,11 @@ def seatbelt_text(profile: SandboxProfile) -> str:
 def _rule(action: str, filter_name: str, paths: tuple[str, ...]) -> str:
     if not paths:
         return ""
-    places = "".join(f"\n  ({filter_name} {_quoted(path)})" for path in paths)
+    places = "".join(f"\n  ({filter_name} {_quote(path)})" for path in paths)
     return f"({action}{places})\n"
 
 
-def _quoted(path: str) -> str:
-    """A string of Scheme, in which only backslash and quote are special."""
+def _quote(path: str) -> str:
+    """Quote a string of Scheme, in which only backslash and quote are special."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,7 +1,7 @@
 """System call filters for sandboxed commands, as classic BPF programs (`man 2 seccomp`).
 
-Two programs: `refusals` takes system calls away, `attempts` reports the ones that change files or open
-connections to buddy, which lets each of them continue (`buddy.workspace.sandbox.audit`).
+`refusals` refuses system calls; `attempts` reports the ones that change files or open connections to buddy,
+which lets each of them continue (`buddy.workspace.sandbox.audit`).
 """
 
 from __future__ import annotations
@@ -107,38 +107,38 @@ _REFUSED = (
     "settimeofday", "clock_settime", "adjtimex", "clock_adjtime", "iopl", "ioperm", "modify_ldt",
     "open_by_handle_at", "syslog", "vhangup", "lookup_dcookie",
 )  # fmt: skip
-"""Nothing a build, a test or a server needs; all of them have been steps of escapes from sandboxes."""
+"""No build, test or server needs these; all of them have been used in escapes from sandboxes."""
 
 _MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "file_setattr")
-"""Answered as if the kernel did not have them, so that programs fall back: io_uring goes past this filter,
-clone3 and openat2 hide their flags from it, and file_setattr is another door to `_FILE_SETTINGS`."""
+"""Answered as if the kernel did not have them, so that programs fall back. io_uring bypasses this filter,
+clone3 and openat2 hide their flags from it, and file_setattr is another way to `_FILE_SETTINGS`."""
 
 _ON_PROCESSES = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
-"""Calls that change another process of the same user when their first argument is not 0. Landlock keeps
-nobody from that; a limit on open files or on their size would end the guard of protected names."""
+"""Calls that change another process of the same user when their first argument is not 0. Landlock does not
+prevent that; a limit on open files or file size would end the guard of protected names."""
 
 _ON_MANY = {"setpriority": (_PRIO_USER,), "ioprio_set": (_IOPRIO_WHO_USER,)}
-"""Calls that take a kind of process and an identity, and the kinds that mean all of the user's processes."""
+"""Calls that take a kind of process and an id, and the kinds that mean all of the user's processes."""
 
 _SHARED = (
     "shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv",
     "msgctl", "mq_open", "mq_unlink",
 )  # fmt: skip
-"""Memory, semaphores and queues that all processes of the user share, and no rule on files covers."""
+"""Memory, semaphores and queues shared by all processes of the user, which no rule on files covers."""
 
 _FILE_SETTINGS = (
     *(0x40086602, 0x40046602, 0x401C5820, 0x40087602),  # flags (also in 32 bits), extended flags, version
     *(0x40806685, 0x800C6613),  # verity, encryption
     *(0x5000940E, 0x50009418, 0x50009401, 0x50009417, 0x5000940F, 0x5000943F),  # subvolumes of btrfs
 )
-"""ioctls that change a file or folder that is open for reading only, and that Landlock does not see."""
+"""ioctls that change a file or folder opened for reading only, which Landlock does not see."""
 
 METADATA = (
     "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
     "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr",
     "fremovexattr", "setxattrat", "removexattrat",
 )  # fmt: skip
-"""Changes of modes, owners, times and attributes, which Landlock does not govern."""
+"""Changes of modes, owners, times and attributes, which Landlock does not control."""
 
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
@@ -147,17 +147,18 @@ _CHANGING = (
 
 
 def architecture() -> Architecture | None:
-    """Return the numbers of this machine, None for one without a table."""
+    """Return the numbers of this machine, None without a table."""
     return _MACHINES.get(os.uname().machine)
 
 
 def refusals(machine: Architecture, *, isolated: bool, reported: bool = False) -> bytes:
-    """Assemble the filter that takes system calls away.
+    """Assemble the filter that refuses system calls.
 
-    `isolated`: in namespaces of its own, which hide other processes, what they share, and the network.
-    Without, only socket pairs remain of the sockets, and a process changes none but itself. Tracing and
-    signals need no filter: Landlock refuses them unless the other is confined at least as much. `reported`:
-    Internet sockets are left to the filter of `attempts`; the answer of this one would win, unreported.
+    `isolated` commands have their own namespaces, which hide other processes, shared objects and the network.
+    For others, only socket pairs remain of the sockets, and a process can change only itself. Tracing and
+    signals need no filter: Landlock refuses them unless the target is confined at least as much. With
+    `reported`, Internet sockets are left to the filter of `attempts`: the answer of this one would win,
+    unreported.
     """
     program = _Program(machine)
     for name in _REFUSED:
@@ -182,8 +183,8 @@ def refusals(machine: Architecture, *, isolated: bool, reported: bool = False) -
 
 
 def attempts(machine: Architecture, *, isolated: bool) -> bytes:
-    """Assemble the filter that reports opening for writing, changes to names, and connections; for commands
-    that are not `isolated` also changes of modes, owners, times and attributes, and Internet sockets."""
+    """Assemble the filter that reports opening for writing, changes of names, and connections; for commands
+    that are not `isolated` also changes of metadata and Internet sockets."""
     program = _Program(machine, foreign=_ALLOW)
     for name in _CHANGING:
         program.notify(name)
@@ -198,7 +199,7 @@ def attempts(machine: Architecture, *, isolated: bool) -> bytes:
 
 
 class _Program:
-    """Instructions of one filter. Jumps are short: each check stands by itself and falls through."""
+    """The instructions of one filter. Jumps are short: each check is independent and falls through."""
 
     def __init__(self, machine: Architecture, *, foreign: int = _KILL_PROCESS) -> None:
         self._numbers = machine.numbers
@@ -286,7 +287,7 @@ class _Program:
         self._when(name, checks)
 
     def _when(self, name: str, checks: list[bytes]) -> None:
-        """Add checks for one system call; machines that do not have it need none."""
+        """Add checks for a system call, unless the machine lacks it."""
         number = self._numbers.get(name)
         if number is None:
             return

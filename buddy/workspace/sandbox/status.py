@@ -1,4 +1,4 @@
-"""Capabilities of the sandbox on this machine, for code that displays or judges them. Pure."""
+"""The capabilities of the sandbox on this machine, for code that displays or judges them. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _SIGNALS = "commands can end your other programs: this kernel's Landlock does no
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """The level in force. `reason` says why it is not a higher one, or why there is none; "" for the best.
-    `signals_reach_out`: commands can end the person's other programs."""
+    """The level in force. `reason` tells why it is not a higher one, "" for the best; `signals_reach_out`
+    means that commands can end the user's other programs."""
 
     level: Level
     reason: str = ""
@@ -42,17 +42,17 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The technique, in one word."""
+        """Return the technique in one word."""
         return NAMES[self.level]
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Gaps in its protection, one sentence each."""
+        """Return the gaps in its protection, one sentence each."""
         return (*_GAPS[self.level], *((_SIGNALS,) if self.signals_reach_out else ()))
 
     @property
     def is_missing(self) -> bool:
-        """Tell whether a sandbox was looked for and not found."""
+        """Tell whether a probe found no sandbox."""
         return self.level == 0 and self.reason != NOT_LOOKED_FOR
 
     @property
@@ -62,18 +62,18 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 
     @property
     def has_read_only(self) -> bool:
-        """Tell whether it has a profile in which a command can change nothing and see no secrets."""
+        """Tell whether it has a profile in which a command can change nothing and read no secrets."""
         return self.level == 3
 
     @property
     def short(self) -> str:
-        """The status in two or three words, for a footer."""
+        """Return the status in two or three words, for the footer."""
         if self.level == 0:
             return "no sandbox" if self.is_missing else ""
         return "sandboxed" if self.has_read_only else f"sandbox: {self.name}"
 
     def lines(self) -> tuple[str, ...]:
-        """Tell the level, why it is no higher, and what it does not protect: a line each."""
+        """Describe the level, the reason why it is not higher, and the gaps, a line each."""
         why = f" ({self.reason})" if self.reason else ""
         head = f"level {self.level}, {self.name}{why}" if self.level else f"none{why}"
         own = (OWN_TMP,) if self.level == 3 else ()

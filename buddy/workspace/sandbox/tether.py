@@ -1,9 +1,9 @@
-"""Ends confined commands when buddy itself is gone, however it went.
+"""Ends confined commands when buddy itself is gone, for whatever reason.
 
-A shell reads from a pipe which commands run. When the pipe closes, which the kernel sees to, it kills the
-ones that are left: every process with the command's mark in its limits (`tag_children`), which is there from
-the first instant and stays through `setsid`, double forks and `env -i`, and the command's process group for
-systems without marks. With the first process of a PID namespace everything in that namespace ends.
+A shell reads from a pipe which commands run. When the pipe closes, which the kernel guarantees, the shell
+kills the remaining ones: every process with the command's mark in its limits (`tag_children`), which exists
+from the first instant and survives `setsid`, double forks and `env -i`, and the command's process group on
+systems without marks. Killing the first process of a PID namespace ends everything in it.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ for one in $tied; do
   case $one in e*) : > "$1/${one#e}.ended" ;; esac
 done
 """
-"""`kill -9 -- -GROUP` would be shorter, and dash refuses it. Processes that were forked while others were
-killed are found by looking again until nobody new is found."""
+"""`kill -9 -- -GROUP` would be shorter, but dash refuses it. Searching until no process is found catches
+those forked meanwhile."""
 
 
 class Tether:
-    """The shell and the pipe to it. It starts with the first command. `records`: the folder of records."""
+    """The shell and the pipe to it, started with the first command. `records` is the folder of records."""
 
     def __init__(self, records: str) -> None:
         self._records = records
         self._shell: subprocess.Popen[bytes] | None = None
 
     def tie(self, number: int) -> None:
-        """End everything with the mark `number` when buddy is gone. Call it before the command starts, and
+        """End everything marked with `number` when buddy is gone. Call it before the command starts and
         outside of `tag_children`: the shell itself must not carry the mark."""
         if self._shell is None:
             self._shell = subprocess.Popen(
@@ -72,23 +72,23 @@ class Tether:
         self._send(f"+ m{RTTIME_FLOOR | number}\n")
 
     def tie_group(self, group: int) -> None:
-        """End this process group as well."""
+        """Also end this process group."""
         self._send(f"+ g{group}\n")
 
     def tie_record(self, name: str) -> None:
-        """Put a file `NAME.ended` beside this record when buddy is gone and so are the commands."""
+        """Create a file `NAME.ended` beside this record when buddy and the commands are gone."""
         self._send(f"+ e{name}\n")
 
     def untie_record(self, name: str) -> None:
-        """The record is gone."""
+        """Forget a record that was deleted."""
         self._send(f"- e{name}\n")
 
     def untie(self, number: int, group: int) -> None:
-        """The command has ended. `group`: 0 where it never started."""
+        """Forget a command that ended. `group` is 0 if it never started."""
         self._send(f"- m{RTTIME_FLOOR | number}\n" + (f"- g{group}\n" if group else ""))
 
     def close(self) -> None:
-        """Let the shell end. Commands that are still tied are killed."""
+        """End the shell. Commands that are still tied are killed."""
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):
                 self._shell.stdin.close()
@@ -96,6 +96,6 @@ class Tether:
 
     def _send(self, lines: str) -> None:
         if self._shell is not None and self._shell.stdin is not None:
-            with contextlib.suppress(OSError):  # somebody killed the shell: commands then outlive buddy
+            with contextlib.suppress(OSError):  # the shell was killed: commands may outlive buddy
                 self._shell.stdin.write(lines.encode())
                 self._shell.stdin.flush()

@@ -1,8 +1,8 @@
-"""Guards of the commands that run: they judge while a command runs, when it ends, and after buddy was killed.
+"""Guards of running commands: they check while a command runs, when it ends, and after buddy was killed.
 
-The person's own git, editor and shell act on what a command planted from the moment it is there. So a command
-that changes something is looked at soon, and not only at its end. A record of each command lies in buddy's
-own folder, where no command and no repository can write; whoever finds one that nobody holds judges it.
+The user's git, editor and shell act on a planted file at once, so a command that changes something is checked
+soon and not only at its end. A record of each command is kept in buddy's own folder, where no command and no
+repository can write; whoever finds an unlocked one checks it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from buddy.workspace.sandbox.profile import SandboxRules
 from buddy.workspace.sandbox.tether import Tether
 
 JUDGE_AFTER_S = 0.5
-"""From a change to the look at it; many changes in this time cost one look."""
+"""Delay between a change and its check; many changes in this time cost one check."""
 SHARE_OF_TIME = 20
-"""A look that took long is followed by a pause this many times as long."""
+"""A long check is followed by a pause of this many times its duration."""
 CONFIRM_AFTER_S = 0.2
-"""A running git has files half written: only what is found twice is put back while a command runs."""
+"""While a command runs, only changes found twice are undone: a running git has half-written files."""
 
 
 SPARE_DESCRIPTORS = 32
-"""Kept while commands run: where programs or buddy itself used up all others, a look needs some."""
+"""Reserved while commands run: a check needs some even when all others are used up."""
 
 
-class _WrittenSnapshot(msgspec.Struct, frozen=True):
+class _EncodedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot on disk. Paths are bytes: they need not be text."""
 
     boundary: Boundary
@@ -49,8 +49,8 @@ class _WrittenSnapshot(msgspec.Struct, frozen=True):
 
 
 class WatchedCommand:
-    """The guard of one command that may change the workspace, until `close`. `look` gives the names as they
-    are now; `record`: the file that outlives buddy, locked while it lives."""
+    """The guard of one command that may change the workspace, until `close`. `look` takes a snapshot;
+    `record` is the file that outlives buddy, locked while buddy lives."""
 
     def __init__(self, guard: Guard, look: Callable[[], Snapshot], left: int, record: HeldRecord) -> None:
         self.guard = guard
@@ -60,7 +60,7 @@ class WatchedCommand:
 
 
 class CommandWatch:
-    """All watched commands of a session. `records` is the folder of their records."""
+    """The watched commands of a session. `records` is the folder of their records."""
 
     def __init__(self, rules: Callable[[], SandboxRules], records: str, tether: Tether) -> None:
         self._rules = rules
@@ -77,7 +77,8 @@ class CommandWatch:
         self._spare: list[int] = []
 
     def begin(self, boundary: Boundary, surveyor: Surveyor, *, contents: bool) -> WatchedCommand:
-        """Look at the protected names before a command starts; on the loop's thread. Raises `OSError`."""
+        """Take a snapshot of the protected names before a command starts, on the loop's thread. Raises
+        `OSError`."""
 
         def look() -> Snapshot:
             return snapshot(boundary, surveyor.look(), contents=contents)
@@ -85,16 +86,16 @@ class CommandWatch:
         before = snapshot(boundary, surveyor.survey, contents=contents)
         record = HeldRecord(self._records, boundary, before)
         self._tether.tie_record(record.name)
-        command = WatchedCommand(Guard(boundary, before), look, self._rules().left, record)
+        command = WatchedCommand(Guard(boundary, before), look, self._rules().unconfined_calls, record)
         self._watched.append(command)
         self._keep_spare()
         self._loop = asyncio.get_running_loop()
         if self._keeper is None or self._keeper.done():
-            self._keeper = asyncio.ensure_future(self._keep_judging())
+            self._keeper = asyncio.ensure_future(self._keep_checking())
         return command
 
     def end(self, command: WatchedCommand) -> None:
-        """The command is gone, and judged."""
+        """Forget a command that ended and was checked."""
         self._watched.remove(command)
         command.record.drop()
         self._tether.untie_record(command.record.name)
@@ -109,94 +110,94 @@ class CommandWatch:
                 self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def _give_spare(self) -> None:
-        with contextlib.suppress(IndexError):  # the loop and a look may give them at once
+        with contextlib.suppress(IndexError):  # the loop and a check may release them at the same time
             while True:
                 os.close(self._spare.pop())
 
     def stir(self) -> None:
-        """Ask for a look soon: a command changed something. May be called from any thread."""
+        """Request a check soon: a command changed something. May be called from any thread."""
         if not self._is_stirred and self._loop is not None:
             self._is_stirred = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: all commands are gone
                 self._loop.call_soon_threadsafe(self._changed.set)
 
-    async def _keep_judging(self) -> None:
+    async def _keep_checking(self) -> None:
         while self._watched:
             await self._changed.wait()
             await asyncio.sleep(max(JUDGE_AFTER_S, self._took_s * SHARE_OF_TIME))
             self._changed.clear()
             self._is_stirred = False
-            await asyncio.to_thread(self.judge)
+            await asyncio.to_thread(self.check)
 
     @property
     def is_watching(self) -> bool:
-        """Tell whether some command runs that may change something."""
+        """Tell whether a command runs that may change something."""
         return bool(self._watched)
 
-    def judge(self, ended: WatchedCommand | None = None) -> None:
-        """Look at what commands did, and put it back; `ended` is one that is over. Blocks."""
+    def check(self, ended: WatchedCommand | None = None) -> None:
+        """Check what commands changed and undo it; `ended` is a command that is over. Blocks."""
         with self._lock:
             begin = time.monotonic()
             self._give_spare()
-            # The one that is over comes first, and what keeps one from being judged keeps no other.
+            # The ended one first; a failed check of one command must not prevent the others.
             for command in sorted(self._watched, key=lambda one: one is not ended):
                 try:
-                    self._judge_one(command, has_ended=command is ended)
+                    self._check_one(command, has_ended=command is ended)
                 except (OSError, ValueError) as error:
                     self._told.append(f"protected names could not be looked at: {error}")
             if self._watched:
                 self._keep_spare()
             self._took_s = time.monotonic() - begin
 
-    def _judge_one(self, command: WatchedCommand, *, has_ended: bool) -> None:
+    def _check_one(self, command: WatchedCommand, *, has_ended: bool) -> None:
         rules = self._rules()
-        found, after = _found(command, rules.permitted, has_ended=has_ended)
-        touch = rules.left == command.left
-        self._told.extend(command.guard.put_back(found, after, touch=touch))
+        found, after = _find_changes(command, rules.permitted, has_ended=has_ended)
+        touch = rules.unconfined_calls == command.left
+        self._told.extend(command.guard.restore(found, after, touch=touch))
 
-    def take_told(self) -> tuple[str, ...]:
-        """Return what was done about protected names, a sentence each, once."""
+    def take_repairs(self) -> tuple[str, ...]:
+        """Return, once, a sentence for each protected name that was changed and restored."""
         return tuple(self._told.popleft() for _ in range(len(self._told)))
 
 
-def _found(
+def _find_changes(
     command: WatchedCommand, permitted: Sequence[str], *, has_ended: bool
 ) -> tuple[tuple[str, ...], Snapshot]:
-    """The paths a command changed that are to be put back, and the look that found them."""
+    """Return the paths to restore and the snapshot that shows their changes."""
     after = command.look()
-    found = command.guard.changed(after, permitted)
+    found = command.guard.find_changes(after, permitted)
     if not has_ended and found:
         time.sleep(CONFIRM_AFTER_S)
         after = command.look()
-        again = command.guard.changed(after, permitted)
+        again = command.guard.find_changes(after, permitted)
         found = tuple(path for path in again if path in found and not path.endswith(REBASE))
     return found, after
 
 
 class HeldRecord:
-    """The record of a command on disk; its lock goes with the process that holds it, however that ends."""
+    """The record of a command on disk; its lock ends with the process that holds it."""
 
     def __init__(self, folder: str, boundary: Boundary, before: Snapshot) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
         self.name = f"{record_prefix(boundary.main or boundary.root)}{os.urandom(8).hex()}"
         self._path = os.path.join(folder, self.name)
-        unfinished = os.path.join(folder, f".{self.name}")  # nobody looks at it before it is locked
+        unfinished = os.path.join(folder, f".{self.name}")  # hidden until it is locked
         self._descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with open(self._descriptor, "wb", closefd=False) as file:
-            file.write(_written(boundary, before))
+            file.write(_encode_snapshot(boundary, before))
         os.rename(unfinished, self._path)
 
     def drop(self) -> None:
-        """Remove it: the command was judged."""
+        """Delete the record: the command was checked."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         os.close(self._descriptor)
 
 
-def _written(boundary: Boundary, before: Snapshot) -> bytes:
+def _encode_snapshot(boundary: Boundary, before: Snapshot) -> bytes:
     return msgspec.msgpack.encode(
-        _WrittenSnapshot(
+        _EncodedSnapshot(
             boundary,
             tuple(map(os.fsencode, before.names)),
             tuple(tuple(map(os.fsencode, paths)) for paths in msgspec.structs.astuple(before.git)),
@@ -206,8 +207,8 @@ def _written(boundary: Boundary, before: Snapshot) -> bytes:
     )
 
 
-def judge_left(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Judge what commands left behind whose buddy was killed; return a sentence for each finding. Blocks."""
+def restore_left(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Check and undo what commands of a killed buddy changed; return a sentence for each finding. Blocks."""
     return tuple(told for path in paths for told in _judge_record(path))
 
 
@@ -215,27 +216,27 @@ def _judge_record(path: str) -> Iterator[str]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return  # another buddy was quicker
+        return  # another buddy has deleted it
     with open(descriptor, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # its buddy lives
+            return  # its buddy is running
         try:
-            record = msgspec.msgpack.decode(file.read(), type=_WrittenSnapshot)
+            record = msgspec.msgpack.decode(file.read(), type=_EncodedSnapshot)
         except msgspec.MsgspecError:
             yield f"the record {path} cannot be read: what a command did meanwhile was not looked at"
         else:
             try:
                 yield from _judge(record, _end_of(path))
-            except (OSError, ValueError) as error:  # a start goes on, whatever lies there
+            except (OSError, ValueError) as error:  # no file there may stop a start
                 yield f"what a command left behind could not be looked at: {error}"
         for one in (path, path + ENDED):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(one)
 
 
-def _judge(record: _WrittenSnapshot, end: float) -> tuple[str, ...]:
+def _judge(record: _EncodedSnapshot, end: float) -> tuple[str, ...]:
     boundary = record.boundary
     before = Snapshot(
         frozenset(map(os.fsdecode, record.names)),
@@ -246,13 +247,13 @@ def _judge(record: _WrittenSnapshot, end: float) -> tuple[str, ...]:
     surveyor = Surveyor((boundary.root, *boundary.extra), boundary.home)
     after = snapshot(boundary, surveyor.look(), contents=bool(before.entries))
     guard = Guard(boundary, before)
-    theirs = tuple(path for path in guard.changed(after, ()) if _oldest(path) <= end)
-    return guard.put_back(theirs, after, touch=True)
+    theirs = tuple(path for path in guard.find_changes(after, ()) if _oldest(path) <= end)
+    return guard.restore(theirs, after, touch=True)
 
 
 def _end_of(path: str) -> float:
-    """The time when the last command of a killed buddy was gone. Nobody marked it where the whole machine
-    went down: all there is counts as the command's then."""
+    """Return the time when the last command of a killed buddy ended. Without a mark (the machine went down)
+    everything counts as the command's."""
     try:
         return os.stat(path + ENDED).st_mtime
     except OSError:
@@ -260,8 +261,8 @@ def _end_of(path: str) -> float:
 
 
 def _oldest(path: str) -> float:
-    """The time of the oldest last change at and below a path; a path that is gone is as old as can be. No
-    program can set these times back."""
+    """Return the oldest last change at and below a path, 0 when it is gone. No program can set these times
+    back."""
     times: list[float] = []
     for place in (path, *(os.path.join(top, one) for top, _, names in os.walk(path) for one in names)):
         with contextlib.suppress(OSError):

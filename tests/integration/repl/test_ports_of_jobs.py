@@ -27,7 +27,7 @@ SERVE = (
 
 async def served(desk: SandboxDesk, confinement: Confinement | None) -> tuple[str, tuple[object, ...]]:
     """Start a server as a job; return its port and the table of jobs."""
-    await desk.sandbox.look_around(desk.boundary)
+    await desk.sandbox.survey(desk.boundary)
     async with Jobs(desk.children) as jobs:
         request = CommandRequest(shell_argv(SERVE), str(desk.work), 1, confinement=confinement)
         job = jobs.start(request, command="serve")
