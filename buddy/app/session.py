@@ -206,8 +206,8 @@ async def open_session(
 def _extensions(session: Session) -> Extensions:
     def runner() -> CommandRunner:
         level = session.settings.sandbox.level
-        look = session.sandbox.handle.look_around
-        return CommandRunner(session.children, look, required=level == "require")
+        survey = session.sandbox.handle.survey
+        return CommandRunner(session.children, survey, required=level == "require")
 
     def common() -> dict[str, str]:
         return {

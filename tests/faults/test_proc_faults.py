@@ -646,7 +646,7 @@ CONFINED_VICTIM = textwrap.dedent("""
     async def main(level, command, count):
         async with sandbox_desk(look=LOOKS[level]) as here:
             assert here.sandbox.status.level == level
-            await here.sandbox.look_around(here.boundary)
+            await here.sandbox.survey(here.boundary)
             print("ready", flush=True)
             for _ in range(count):
                 confinement = here.confinement()

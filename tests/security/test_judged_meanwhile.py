@@ -122,7 +122,7 @@ async def main(level, top, command):
     children = ChildProcesses(
         ChildEnvironment(dict(os.environ), "s"), ProcessSettings(top + "/spill"), sandbox
     )
-    await sandbox.look_around(boundary)
+    await sandbox.survey(boundary)
     request = CommandRequest(shell_argv(command), work, 1, confinement=Confinement("workspace", boundary))
     child = children.start(request)
     while "planted" not in child.log.text():

@@ -31,7 +31,7 @@ class Interrupted:
         self._meanwhile()
         return confined
 
-    async def judge(self) -> None:
+    async def check(self) -> None:
         await self._sandbox.check()
 
 

@@ -22,15 +22,15 @@ KEPT_BYTES = 256 * 1024
 MOST_BYTES = 4_000_000
 """A hook that writes more is ended: it floods."""
 
-LookAround = Callable[[Boundary], Awaitable[SandboxStatus]]
+SurveyWorkspace = Callable[[Boundary], Awaitable[SandboxStatus]]
 
 
 class CommandRunner(msgspec.Struct, frozen=True):
-    """Runs commands of hooks. `look_around` gets the sandbox ready for a workspace; `required`: the person
+    """Runs commands of hooks. `survey` gets the sandbox ready for a workspace; `required`: the person
     wants no confined command to run without one."""
 
     children: ChildProcesses
-    look_around: LookAround
+    survey: SurveyWorkspace
     required: bool = False
 
     async def run(
@@ -68,7 +68,7 @@ class CommandRunner(msgspec.Struct, frozen=True):
         no network. Raises `ToolError` where a sandbox is demanded and missing."""
         if not handler.confined:
             return None
-        status = await self.look_around(boundary)
+        status = await self.survey(boundary)
         if status.is_working:
             return Confinement("workspace", boundary)
         if self.required:

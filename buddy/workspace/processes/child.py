@@ -70,8 +70,8 @@ class ConfinedChild(Protocol):
         """Return the ports it serves inside."""
         ...
 
-    def inspect(self) -> None:
-        """Put back what it did to protected names. Blocks."""
+    def restore_changes(self) -> None:
+        """Restore the protected names it changed. Blocks."""
         ...
 
     def finish(self) -> None:
@@ -103,7 +103,7 @@ class Child:
         self._settled: asyncio.Future[Exit] = self._loop.create_future()
         self.is_closed = False
         self._confined = confined
-        self._inspection: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
         self._pidfd = -1
         self._timer: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._descriptor, self._readable)
@@ -162,7 +162,7 @@ class Child:
         while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - nothing announces their end
             await asyncio.sleep(0.25)
         await self._read_rest()
-        await self._inspect()
+        await self._restore_changes()
         self.close()
 
     def stop(self, why: str) -> asyncio.Task[Ending]:
@@ -180,7 +180,7 @@ class Child:
         ending = await end_tree(self.tree, grace_s=self._grace_s)
         self._note_shell_end()
         await self._read_rest()
-        await self._inspect()
+        await self._restore_changes()
         self.close()
         self._settle()
         return ending
@@ -192,11 +192,11 @@ class Child:
         while self.log.catch_up():  # noqa: ASYNC110 - a slice of work each time, not a wait
             await asyncio.sleep(0)
 
-    async def _inspect(self) -> None:
+    async def _restore_changes(self) -> None:
         """Have the sandbox look at what the command left behind; again, when something of it ran on."""
         if self._confined is not None and not self.is_closed:
-            self._inspection = self._loop.create_task(asyncio.to_thread(self._confined.inspect))
-            await self._inspection
+            self._restoring = self._loop.create_task(asyncio.to_thread(self._confined.restore_changes))
+            await self._restoring
 
     # The end of the shell
 
@@ -246,11 +246,11 @@ class Child:
             self._is_settling = True
             self._loop.call_later(NAMESPACE_POLL_S, partial(self._settle, again=True))
             return
-        if self._confined is not None and (self._inspection is None or not self._inspection.done()):
+        if self._confined is not None and (self._restoring is None or not self._restoring.done()):
             self._is_settling = True
-            if self._inspection is None:
-                self._inspection = self._loop.create_task(asyncio.to_thread(self._confined.inspect))
-            self._inspection.add_done_callback(lambda _done: self._settle(again=True))
+            if self._restoring is None:
+                self._restoring = self._loop.create_task(asyncio.to_thread(self._confined.restore_changes))
+            self._restoring.add_done_callback(lambda _done: self._settle(again=True))
             return
         self._settled.set_result(
             Exit(

@@ -111,8 +111,8 @@ class Sandboxing(Protocol):
         """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
         ...
 
-    async def judge(self) -> None:
-        """Look at what running commands did to protected names."""
+    async def check(self) -> None:
+        """Check the protected names for changes by running commands."""
         ...
 
 
@@ -253,7 +253,7 @@ class ChildProcesses:
     async def _judge_others(self, request: CommandRequest) -> None:
         """Let nothing outside of the sandbox, as buddy's own git, act on what a running command planted."""
         if self.sandbox is not None and request.confinement is None:
-            await self.sandbox.judge()
+            await self.sandbox.check()
 
     async def _to_its_end(
         self,

@@ -73,7 +73,7 @@ class Confined:
         holder: Pass | None,
         tether: Tether,
         number: int,
-        inspect: Callable[[], None],
+        restore: Callable[[], None],
         stir: Callable[[], None],
         release: Callable[[], None],
     ) -> None:
@@ -88,7 +88,7 @@ class Confined:
         self._tether = tether
         self._number = number
         self._group = 0
-        self._inspect = inspect
+        self._restore = restore
         self._release = release
         self._let_go: Callable[[], None] | None = None
 
@@ -121,7 +121,7 @@ class Confined:
 
     def restore_changes(self) -> None:
         """Restore the protected names it changed. Blocks; call it after the command ended."""
-        self._inspect()
+        self._restore()
 
     def finish(self) -> None:
         """Release everything held for the command, after it ended."""
@@ -268,7 +268,7 @@ class Sandbox:
             holder=holder,
             tether=self._tether,
             number=tag.number,
-            inspect=partial(watch.check, watched) if watched is not None else _nothing,
+            restore=partial(watch.check, watched) if watched is not None else _nothing,
             stir=watch.stir if watched is not None else _nothing,
             release=release,
         )
