@@ -51,6 +51,11 @@ class Extensions:
             point = HookPoint("SessionEnd", {"reason": "other"}, self._launch.boundary, ("other",))
             await self.hooks.dispatch(point, asyncio.Event())
 
+    @property
+    def places(self) -> ExtensionPlaces:
+        """The places extensions come from."""
+        return self._places()
+
     def _places(self) -> ExtensionPlaces:
         boundary, where = self._launch.boundary, self._launch.where
         return ExtensionPlaces(boundary.root, boundary.cwd, boundary.home, os.path.realpath(where.config))

@@ -56,8 +56,8 @@ _ELSEWHERE = {
 }
 """Subcommands of other programs, and buddy's equivalent."""
 _INSIDE = (
-    "add-dir agents answer approve bg btw budget cd clear compact config context continue copy cost diff "
-    "doctor editor export fg fork help hooks init jobs keys kill log login logout mcp memory mode model "
+    "add-dir agents answer approve bg btw budget cd clear commands compact config context continue copy cost "
+    "diff doctor editor export fg fork help hooks init jobs keys kill log login logout mcp memory mode model "
     "models more new no ok permissions plan ps queue quit redo redraw rename reset restore resume retry "
     "rewind session skills status steer theme timeout tools trust undo wait worktree"
 )

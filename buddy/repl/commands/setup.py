@@ -130,7 +130,4 @@ def _missing(name: str, what: str, instead: str) -> SlashCommand:
     return command(family="setup", name=name, only_explains=True)(absent)
 
 
-skills = _missing("skills", "skills", "AGENTS.md is read (/memory), and @file attaches any text")
-agents = _missing("agents", "subagent files", "`text &` starts a background task")
-hooks = _missing("hooks", "hooks", "rules decide what runs and what asks (/permissions)")
 mcp = _missing("mcp", "MCP servers", "/tools lists the tools")

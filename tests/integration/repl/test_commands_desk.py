@@ -66,7 +66,7 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
         "kil": "/kill is destructive: type its full name",
         "rese": "/reset is destructive: type its full name",
         "qui": "/quit is destructive: type its full name",
-        "co": "/co could be /compact, /config, /context, /continue, /copy, /cost",
+        "co": "/co could be /commands, /compact, /config, /context, /continue, /copy, /cost",
     }.items():
         with pytest.raises(CommandError) as raised:
             commands.find(line)
@@ -381,7 +381,9 @@ async def test_how_it_is_set_up(tmp_path: Path) -> None:
         await desk.said("/add-dir ../lib", "--add-dir ../lib")
         await desk.said("/login openai", "buddy login openai")
         await desk.said("/logout", "credentials.json")
-        for name in ("skills", "agents", "hooks", "mcp"):
+        for name in ("skills", "agents", "hooks", "commands"):
+            await desk.said(f"/{name}", "they are looked for in:")
+        for name in ("mcp",):
             await desk.said(f"/{name}", "not in this version")
         await desk.said("/init the tests", "I write it.")
         assert "AGENTS.md" in desk.server.requests[0].last_user_text
@@ -539,4 +541,4 @@ def test_WALK_18_the_list_of_all_commands_leaves_out_what_is_not_there() -> None
     commands = builtin_commands()
     rows = [row for table in help_tables(commands) for row in table.rows]
     assert not [row for row in rows if "not in this version" in row[1]]
-    assert len(commands.all()) - len(rows) == 4
+    assert len(commands.all()) - len(rows) == 1

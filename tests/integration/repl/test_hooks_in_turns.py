@@ -1,0 +1,185 @@
+"""Hooks of settings files and of programs in a whole session: what they see, stop and change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from buddy.extend.hooks.protocol import CallbackHook, Hook
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, call, reply
+from tests.fake_llm.server import FakeLLM
+from tests.support.program import Desk
+from tests.support.sitting_desk import seated, sitting
+
+
+def settings(path: Path, **events: list[dict[str, Any]]) -> None:
+    """A settings file with hooks by event."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"hooks": events}))
+
+
+def group(command: str, matcher: str = "", **more: Any) -> dict[str, Any]:
+    return {"matcher": matcher, "hooks": [{"type": "command", "command": command, **more}]}
+
+
+def writes_once(asked: Asked) -> Reply:
+    """Writes a.txt, then says so."""
+    if not asked.tool_results:
+        return reply(call("write_file", path="a.txt", content="first\n"))
+    return reply("done")
+
+
+async def test_a_hook_that_exits_with_2_denies_a_call_in_every_mode(tmp_path: Path) -> None:
+    async with sitting(tmp_path, writes_once, "--permission-mode", "yolo", "--i-know") as desk:
+        log = tmp_path / "seen.json"
+        hook = group(f"cat > {log}; echo not today >&2; exit 2", "Write|Edit")
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook])
+        await desk.turn("go")
+        assert "not today" in desk.server.requests[1].tool_results[0]
+        assert not (desk.desk.repo / "a.txt").exists()
+        seen = json.loads(log.read_text())
+        assert seen["tool_name"] == "Write"
+        assert seen["tool_input"] == {"file_path": "a.txt", "content": "first\n"}
+        assert seen["hook_event_name"] == "PreToolUse"
+        assert seen["permission_mode"] == "bypassPermissions"
+        assert {"session_id", "transcript_path", "cwd", "tool_use_id"} <= set(seen)
+
+
+async def test_a_hook_can_not_allow_what_asks(tmp_path: Path) -> None:
+    answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+    async with sitting(tmp_path, writes_once) as desk:
+        hook = group(f"echo '{json.dumps(answer)}'")
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook], PermissionRequest=[hook])
+        desk.say("go")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "a request")
+        assert not (desk.desk.repo / "a.txt").exists()
+        desk.say("/no")
+        await desk.quiet()
+
+
+async def test_a_changed_input_is_judged_and_shown_and_run(tmp_path: Path) -> None:
+    changed = {"file_path": "../outside.txt", "content": "changed\n"}
+    answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": changed}}
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        hook = group(f"echo '{json.dumps(answer)}'", "Write")
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook])
+        desk.say("go")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "a request")
+        (request,) = desk.context.board.inbox.waiting()
+        assert "outside the workspace" in request.event.reason
+        assert json.loads(request.event.call.arguments) == changed
+        assert not (tmp_path / "outside.txt").exists()
+        desk.say("/ok")
+        await desk.quiet()
+        assert (tmp_path / "outside.txt").read_text() == "changed\n"
+        assert not (desk.desk.repo / "a.txt").exists()
+
+
+async def test_words_of_a_hook_stand_below_the_result(tmp_path: Path) -> None:
+    answer = {"decision": "block", "reason": "run the linter", "systemMessage": "linter missing\x1b[2J"}
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        hook = group(f"echo '{json.dumps(answer)}'", "Edit|Write")
+        settings(desk.desk.home / ".claude/settings.json", PostToolUse=[hook])
+        await desk.turn("go")
+        assert "[from a PostToolUse hook: run the linter]" in desk.server.requests[1].tool_results[0]
+        assert "linter missing" in desk.paper.text()
+        assert "\x1b[2J" not in desk.paper.text()
+
+
+async def test_prompts_are_seen_refused_and_given_context(tmp_path: Path) -> None:
+    script = 'read line; case "$line" in *secret*) echo no secrets >&2; exit 2;; esac; echo it is Monday'
+    async with sitting(tmp_path, [reply("hello")]) as desk:
+        mine = desk.desk.home / ".claude/settings.json"
+        settings(mine, UserPromptSubmit=[group(script)], SessionStart=[group("echo started")])
+        await desk.said("a secret", "a hook refused the prompt: no secrets")
+        await desk.quiet()
+        assert desk.server.requests == []
+        await desk.turn("what day is it")
+        texts = [text for role, text in desk.server.requests[0].turns if role == "user"]
+        assert any("it is Monday" in text for text in texts)
+        assert "what day is it" in texts[-1]
+        assert not any("secret" in text for text in texts)
+
+
+async def test_a_stop_hook_sends_the_model_back_to_work(tmp_path: Path) -> None:
+    script = "grep -q '\"stop_hook_active\":true' && exit 0; echo run the tests first >&2; exit 2"
+    async with sitting(tmp_path, [reply("done"), reply("tests ran")]) as desk:
+        settings(desk.desk.home / ".claude/settings.json", Stop=[group(script)])
+        await desk.turn("go")
+        assert len(desk.server.requests) == 2
+        assert "run the tests first" in desk.server.requests[1].last_user_text
+
+
+async def test_a_hook_that_always_blocks_does_not_keep_a_turn_for_good(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("done")) as desk:
+        settings(desk.desk.home / ".claude/settings.json", Stop=[group("echo more >&2; exit 2")])
+        await desk.turn("go")
+        assert len(desk.server.requests) == 9
+        assert "it stops now" in desk.paper.text()
+
+
+async def test_a_hook_that_hangs_and_forks_asks_the_person_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 987 & echo $! >> {pids}; (setsid sleep 987 & echo $! >> {pids}); sleep 987"
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        hook = group(script, timeout=0.3)
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook])
+        desk.say("go")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "a request")
+        (request,) = desk.context.board.inbox.waiting()
+        assert "gave no answer (it was ended after 0.3 s)" in request.event.reason
+        started = [int(pid) for pid in pids.read_text().split()]
+        await desk.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "no process")
+        desk.say("/no")
+        await desk.quiet()
+
+
+async def test_hooks_of_a_project_wait_for_trust_and_for_each_change(tmp_path: Path) -> None:
+    async with FakeLLM(writes_once) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        file = desk.repo / ".claude/settings.json"
+        settings(file, PreToolUse=[group("touch ran; exit 2")])
+        async with seated(desk, server, "--permission-mode", "edit") as sat:
+            await sat.turn("go")
+            assert (desk.repo / "a.txt").exists()
+            assert not (desk.repo / "ran").exists()
+            await sat.said("/hooks", "not active: this folder is not trusted")
+        async with seated(desk, server, "--permission-mode", "edit", "--trust") as sat:
+            await sat.turn("go again")
+            assert (desk.repo / "ran").exists()
+            (desk.repo / "ran").unlink()
+            settings(file, PreToolUse=[group("touch ran;  exit 2")])
+            await sat.turn("and again")
+            assert not (desk.repo / "ran").exists()
+            await sat.said("/hooks", "it changed since you trusted this folder")
+
+
+async def test_a_callback_of_a_program_answers_like_a_command(tmp_path: Path) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    async def deny(fields: Mapping[str, Any], call_id: str) -> Mapping[str, Any]:
+        seen.append({**fields, "id": call_id})
+        return {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "by SDK"}}
+
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        hook = Hook("PreToolUse", CallbackHook(deny), "Write", scope="callback", source="SDK")
+        remove = desk.context.session.extensions.hooks.add(hook)
+        await desk.said("/hooks", "PreToolUse Write", "callback")
+        await desk.turn("go")
+        assert "by SDK" in desk.server.requests[1].tool_results[0]
+        assert seen[0]["tool_use_id"] == seen[0]["id"]
+        remove()
+        assert not desk.context.session.extensions.hooks.handles("PreToolUse")
+
+
+async def test_a_hook_that_says_continue_false_ends_the_turn(tmp_path: Path) -> None:
+    answer = json.dumps({"continue": False, "stopReason": "the build is broken"})
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        settings(desk.desk.home / ".claude/settings.json", PostToolUse=[group(f"echo '{answer}'")])
+        await desk.turn("go")
+        assert len(desk.server.requests) == 1
+        assert "the build is broken" in desk.paper.text()
