@@ -62,7 +62,7 @@ def _union_members(kind: Any) -> list[Any]:
         return _union_members(get_args(kind)[0])
     if get_origin(kind) in (None, list, dict, tuple, Literal):
         return [kind]
-    return [one for side in get_args(kind) for one in _union_members(side)]
+    return [member for side in get_args(kind) for member in _union_members(side)]
 
 
 def _fit_value(value: Any, kind: Any, parse: Parse) -> Any:

@@ -212,7 +212,7 @@ def start(
     if host is None:
         return Conversation(agent, history).prompt(*prompts)
     ids = Ids(history)
-    messages = [ids.message(one) for one in prompts]
+    messages = [ids.message(prompt) for prompt in prompts]
 
     def run(emit: Callable[[AgentUiEvent], None]) -> asyncio.Task[Outcome]:
         def both(event: AgentUiEvent) -> None:

@@ -95,15 +95,15 @@ def receipt_of(calls: Sequence[CallFacts], files: Sequence[ChangedFile], unseen:
     if not files:
         return None
     last = max((at for at, one in enumerate(calls) if one.changed and one.check is None), default=-1)
-    checks = [one.check for one in calls[last + 1 :] if one.check is not None]
-    earlier = sum(1 for one in calls[: last + 1] if one.check is not None)
-    newest = {one.command: one for one in checks}  # run again, only the last result counts
+    checks = [call.check for call in calls[last + 1 :] if call.check is not None]
+    earlier = sum(1 for call in calls[: last + 1] if call.check is not None)
+    newest = {check.command: check for check in checks}  # run again, only the last result counts
     return Receipt(
         files=tuple(files),
         checks=tuple(newest.values()),
         earlier_checks=earlier,
-        refused=tuple(one.title for one in calls if one.status == "denied"),
-        failed=sum(1 for one in calls if one.status == "error" and one.check is None),
+        refused=tuple(call.title for call in calls if call.status == "denied"),
+        failed=sum(1 for call in calls if call.status == "error" and call.check is None),
         unseen=unseen,
     )
 

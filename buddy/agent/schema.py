@@ -317,7 +317,7 @@ def explain(error: msgspec.ValidationError, value: Any, wanted: Any, *, shown: b
 def _bare(wanted: Any) -> Any:
     """Return a type without the None that may stand in its place."""
     if get_origin(wanted) in (Union, UnionType):
-        return next(one for one in get_args(wanted) if one is not type(None))
+        return next(argument for argument in get_args(wanted) if argument is not type(None))
     return wanted
 
 
@@ -335,7 +335,7 @@ def _step(wanted: Any, value: Any, name: str, index: str) -> tuple[Any, Any]:
 
 def _describe_type(wanted: Any) -> str:
     if get_origin(wanted) is Literal:  # in the order in which it was declared
-        *others, last = (str(one) or '""' for one in get_args(wanted))
+        *others, last = (str(argument) or '""' for argument in get_args(wanted))
         return f"{', '.join(others)} or {last}" if others else last
     import msgspec.inspect as kinds  # here: only a mistake needs it
 

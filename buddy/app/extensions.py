@@ -63,7 +63,9 @@ class Extensions:
     def _offer_skills(self) -> None:
         """Offer the tool `skill` while there is a skill for the model."""
         skills = self.catalogue.of_kind("skill")
-        wanted = any(one.state == "active" and one.for_model for one in skills) and "skill" not in self._off
+        wanted = (
+            any(skill.state == "active" and skill.for_model for skill in skills) and "skill" not in self._off
+        )
         if wanted == (self._tools.get("skill") is not None):
             return
         if not wanted:

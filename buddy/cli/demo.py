@@ -115,7 +115,7 @@ async def _play(session: Session) -> None:
                     f"  request {one.event.number} (task {one.task_id}): {one.event.call.name}; answered: y\n"
                 )
                 board.inbox.answer(one.event.request_id, one.event.digest, "once")
-        finished = [one.task_id for one in events if isinstance(one.event, TurnFinished)]
+        finished = [event.task_id for event in events if isinstance(event.event, TurnFinished)]
         if 1 in finished and not other:
             _say("\n❯ write tests for it &\n")
             task = board.open(copy_of=1)

@@ -305,7 +305,7 @@ async def _list_of(server: ModelServer) -> list[tuple[str, int, str]]:
 
 async def _on_this_machine() -> list[tuple[str, int, str]]:
     servers = await find_local_servers()
-    return [(f"{one.provider}/{name}", 0, one.base_url) for one in servers for name in one.models]
+    return [(f"{server.provider}/{name}", 0, server.base_url) for server in servers for name in server.models]
 
 
 def _find_similar(query: str, catalogue: Catalogue) -> str:
@@ -344,7 +344,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         tell(f"buddy: {error}\n")
         return 4
     summaries = store.list()
-    listed = summaries if options.all else tuple(one for one in summaries if one.matters())
+    listed = summaries if options.all else tuple(summary for summary in summaries if summary.matters())
     if options.json:
         sys.stdout.write(json.dumps([_session_object(one) for one in listed], indent=1) + "\n")
         return 0

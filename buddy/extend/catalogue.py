@@ -75,11 +75,20 @@ class ExtensionCatalogue:
 
     def of_kind(self, kind: Kind) -> tuple[ExtensionFile, ...]:
         """Return all definitions of a kind, inactive ones too, by name."""
-        return tuple(sorted((one for one in self.definitions if one.kind == kind), key=lambda one: one.name))
+        return tuple(
+            sorted(
+                (definition for definition in self.definitions if definition.kind == kind),
+                key=lambda one: one.name,
+            )
+        )
 
     def find(self, kind: Kind, name: str) -> ExtensionFile | None:
         """Return the active definition of a name."""
-        known = (one for one in self.definitions if one.kind == kind and one.name == name)
+        known = (
+            definition
+            for definition in self.definitions
+            if definition.kind == kind and definition.name == name
+        )
         return next((one for one in known if one.state == "active"), None)
 
     def invocable(self, name: str) -> ExtensionFile | None:
@@ -96,7 +105,11 @@ class ExtensionCatalogue:
     def why_not(self, name: str) -> str:
         """Return why `/name` is known and can't be used, "" where the name means nothing."""
         bare = name.removeprefix("skill:")
-        known = [one for one in self.definitions if one.kind != "agent" and one.name in (name, bare)]
+        known = [
+            definition
+            for definition in self.definitions
+            if definition.kind != "agent" and definition.name in (name, bare)
+        ]
         return next((f"{one.label}: {one.reason}" for one in known if one.state != "active"), "")
 
     def prompt_text(self) -> str:
@@ -106,7 +119,9 @@ class ExtensionCatalogue:
         agents = [one for one in self.of_kind("agent") if one.state == "active"]
         pieces: list[str] = []
         if skills:
-            rows = [f"- {one.name}: {_about(one)} ({one.label})" for one in skills if one.description]
+            rows = [
+                f"- {skill.name}: {_about(skill)} ({skill.label})" for skill in skills if skill.description
+            ]
             pieces.append(
                 _list_of(
                     "# Skills\n\nInstructions for tasks of a kind. When one fits what is asked, "
@@ -115,7 +130,7 @@ class ExtensionCatalogue:
                 )
             )
         if agents:
-            rows = [f"- {one.name}: {_about(one)}" for one in agents]
+            rows = [f"- {agent.name}: {_about(agent)}" for agent in agents]
             pieces.append(
                 _list_of("# Subagents\n\nNames for the argument `agent` of the tool `delegate`.\n", rows)
             )

@@ -122,7 +122,7 @@ def missing(text: str, cwd: str) -> tuple[str, ...]:
         if (
             looks
             and whole not in found
-            and not any(_is_there(cwd, one) for one in _readings(match[1]) if one)
+            and not any(_is_there(cwd, reading) for reading in _readings(match[1]) if reading)
         ):
             found.append(whole)
     return tuple(found)

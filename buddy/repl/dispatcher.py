@@ -94,7 +94,7 @@ class SubmittedPrompts:
         return tuple(one.text for one in taken)
 
     def _to(self, task_id: int) -> list[Sent]:
-        return [one for one in self._texts if one.task_id in (0, task_id)]
+        return [text for text in self._texts if text.task_id in (0, task_id)]
 
 
 class Dispatcher:

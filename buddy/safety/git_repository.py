@@ -257,7 +257,7 @@ def _index_files(git_dir: str) -> tuple[str, ...]:
         names = os.listdir(git_dir)
     except OSError:
         return ()
-    return tuple(f"{git_dir}/{one}" for one in names if one == "index" or one.startswith("sharedindex."))
+    return tuple(f"{git_dir}/{name}" for name in names if name == "index" or name.startswith("sharedindex."))
 
 
 def _may_hold(index: str, name: bytes) -> bool:

@@ -166,12 +166,12 @@ def outside_writes(writes: Sequence[Located], boundary: Boundary, *, own_tmp: bo
     /tmp."""
     opened: dict[str, list[str]] = {}
     hidden: dict[str, str] = {}
-    for one in writes:
-        place = "" if one.inside else place_to_open(one, boundary)
+    for write in writes:
+        place = "" if write.inside else place_to_open(write, boundary)
         if place:
-            opened.setdefault(place, []).append(_display_path(one.real, boundary))
-        elif not one.inside and own_tmp and _is_private(one, boundary):
-            hidden[one.real] = _display_path(one.real, boundary)
+            opened.setdefault(place, []).append(_display_path(write.real, boundary))
+        elif not write.inside and own_tmp and _is_private(write, boundary):
+            hidden[write.real] = _display_path(write.real, boundary)
     if len(opened) > MOST_PLACES:
         opened = {}
     parts: list[str] = []

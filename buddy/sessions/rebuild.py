@@ -29,7 +29,7 @@ def records_of(state: SessionState) -> Iterator[Numbered]:
         bare = msgspec.structs.replace(task.task, copy_of=0, copied=0)  # its history follows in full
         yield "task", task.task_id, bare
     for task in state.tasks:
-        mine = [one for one in state.checkpoints if one.task_id == task.task_id]
+        mine = [checkpoint for checkpoint in state.checkpoints if checkpoint.task_id == task.task_id]
         yield from _records_of_task(task, mine)
     known = {task.task_id for task in state.tasks}
     for lost in state.checkpoints:

@@ -91,8 +91,8 @@ class TaskHooks:
             await self._dispatch("PreToolUse", fields, claude_names(tool.name), call.id)
             for fields in _call_fields(tool, arguments)
         ]
-        denied = next((one for one in verdicts if one.decision == "deny"), None)
-        asked = next((one for one in verdicts if one.decision == "ask"), None)
+        denied = next((verdict for verdict in verdicts if verdict.decision == "deny"), None)
+        asked = next((verdict for verdict in verdicts if verdict.decision == "ask"), None)
         if denied is not None:
             return Judged(call, arguments, HookOpinion("deny", f"a hook denied it: {denied.reason}"))
         opinion = HookOpinion("ask", asked.reason) if asked is not None else None

@@ -73,13 +73,13 @@ async def find_definition(
     found = await find(run, pattern, corpus, SearchLimits(0, MAX_LINES, MAX_LINES))
     lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
     looks = await stoppable(run, lambda stopped: _by_looks(lines, short, stopped))
-    likely = {one.path for one in looks}
+    likely = {look.path for look in looks}
     files = sorted((file for file, _ in found.files), key=lambda file: file not in likely)
     parsed, known_files = await stoppable(run, lambda stopped: _by_trees(place, files, short, stopped))
     rest = [file for file in files if file not in known_files]
     tagged = await _by_ctags(run, place, rest, short)
     ends = {extension_of(one.path) for one in tagged}
-    looks = [one for one in looks if one.path not in known_files and extension_of(one.path) not in ends]
+    looks = [look for look in looks if look.path not in known_files and extension_of(look.path) not in ends]
     ways = (("tree-sitter", parsed), ("ctags", tagged), ("the looks of the lines", looks))
     way = " and ".join(name for name, definitions in ways if definitions)
     return (
@@ -124,9 +124,10 @@ def _answer(
 ) -> ToolResult:
     definitions = sorted(set(definitions))
     shown = [
-        f"{visible(place.prefix + one.path)}:{one.line}: {lines.get((one.path, one.line), '').strip()}"
-        + (f"  ({one.kind})" if one.kind else "")
-        for one in definitions[:MAX_SHOWN]
+        f"{visible(place.prefix + definition.path)}:{definition.line}: "
+        f"{lines.get((definition.path, definition.line), '').strip()}"
+        + (f"  ({definition.kind})" if definition.kind else "")
+        for definition in definitions[:MAX_SHOWN]
     ]
     count = f"{format_count(len(definitions), 'definition')} of {name}"
     more = f", the first {MAX_SHOWN} are shown" if len(definitions) > MAX_SHOWN else ""

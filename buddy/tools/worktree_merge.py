@@ -33,7 +33,7 @@ async def bring(ctx: ToolContext, changes: WorktreeChanges, *, protected: bool =
     if await asyncio.to_thread(_has_all, ctx, changes):
         return Diff(())
     root = ctx.service(Boundary).root
-    paths = [f"{root}/{one.path}" for one in changes.files]
+    paths = [f"{root}/{file.path}" for file in changes.files]
 
     def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> ChangePlan:
         return _plan(changes.files, targets, load, protected=protected)
@@ -57,8 +57,8 @@ def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
     boundary = ctx.service(Boundary)
     try:
         return all(
-            _merge(one, locate(boundary, f"{boundary.root}/{one.path}"), load_file) is None
-            for one in changes.files
+            _merge(file, locate(boundary, f"{boundary.root}/{file.path}"), load_file) is None
+            for file in changes.files
         )
     except ToolError:
         return False
@@ -66,7 +66,7 @@ def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
 
 def changes_diff(changes: WorktreeChanges) -> Diff:
     """Return the diff of a worktree's changes for display."""
-    return Diff(tuple(_file_diff(one) for one in changes.files))
+    return Diff(tuple(_file_diff(file) for file in changes.files))
 
 
 def _plan(

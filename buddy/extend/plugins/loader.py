@@ -275,7 +275,7 @@ def _tools_in(loaded: object) -> list[Tool] | None:
     if not isinstance(loaded, list | tuple):
         return None
     members = cast(Iterable[object], loaded)
-    tools = [one for one in members if isinstance(one, Tool)]
+    tools = [member for member in members if isinstance(member, Tool)]
     return tools if len(tools) == len(cast(Sized, loaded)) else None
 
 

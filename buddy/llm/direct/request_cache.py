@@ -65,7 +65,7 @@ class SettledHistories:
         """Return the bytes of what settled, and the messages that follow it. The bytes are the cache itself:
         read them before the next request is made, and don't keep them."""
         found = max(
-            (one for one in self._beginnings if one.begins(history, key)),
+            (beginning for beginning in self._beginnings if beginning.begins(history, key)),
             key=lambda one: len(one.messages),
             default=None,
         )
@@ -87,7 +87,7 @@ class SettledHistories:
                 found.encoded += b","
             found.encoded += encoded
             found.messages += more
-        others = [one for one in self._beginnings if one is not found]
+        others = [beginning for beginning in self._beginnings if beginning is not found]
         self._beginnings = [found, *others[: KEPT - 1]]
         return found
 

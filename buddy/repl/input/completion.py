@@ -159,7 +159,11 @@ def definition_offers(context: Context, beginning: str) -> list[Offer]:
     """Return the skills and command files whose names begin so, as the last look found them."""
     catalogue = context.session.extensions.catalogue
     wanted = beginning.lower()
-    found = {one.name: one for one in catalogue.definitions if one.kind != "agent" and one.for_user}
+    found = {
+        definition.name: definition
+        for definition in catalogue.definitions
+        if definition.kind != "agent" and definition.for_user
+    }
     return [
         Offer(f"/{name}", one.description)
         for name, one in sorted(found.items())
@@ -172,11 +176,11 @@ def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[
     alias only where its name does not."""
     wanted = beginning.lower()
     offers: list[tuple[int, str, Offer]] = []
-    for one in commands.all():
-        names = [name for name in (one.name, *one.aliases) if name.startswith(wanted)]
+    for command in commands.all():
+        names = [name for name in (command.name, *command.aliases) if name.startswith(wanted)]
         if names:
-            rank = 0 if one.essential else 2 if one.only_explains else 1
-            offers.append((rank, names[0], Offer(sign + names[0], one.help)))
+            rank = 0 if command.essential else 2 if command.only_explains else 1
+            offers.append((rank, names[0], Offer(sign + names[0], command.help)))
     return [offer for _rank, _name, offer in sorted(offers, key=lambda ranked: ranked[:2])]
 
 

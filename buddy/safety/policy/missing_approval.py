@@ -53,7 +53,7 @@ def _entries_of_parts(facts: Facts) -> tuple[str, ...]:
     """Return a rule for each command of a line that is not known to only read: rules are matched part by
     part."""
     parts = facts.shell.commands if facts.shell is not None else ()
-    return tuple(dict.fromkeys(f"Bash({shlex.join(one.argv)})" for one in parts if one.level != "core"))
+    return tuple(dict.fromkeys(f"Bash({shlex.join(part.argv)})" for part in parts if part.level != "core"))
 
 
 def _pattern(root: str, path: str) -> str:

@@ -226,7 +226,7 @@ def _may_start_in(rule: Rule, facts: Facts) -> bool:
     """Tell whether a command may start in a rule's folder. Used for rules that tighten, so an unknown folder
     counts."""
     commands = facts.shell.commands if facts.shell else ()
-    return any(not one.folder or _is_rule_for_folder(rule, facts, one.folder) for one in commands)
+    return any(not command.folder or _is_rule_for_folder(rule, facts, command.folder) for command in commands)
 
 
 def _covers_run(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:

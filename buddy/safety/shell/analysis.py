@@ -216,7 +216,11 @@ def _after_each(seen: list[tuple[str, ...]], boundary: Boundary) -> list[Boundar
 def _boundary_after_cd(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
     """Return the boundary for the hard floor after a `cd`, as far as its words tell."""
     folders = [word for word in argv[1:] if not word.startswith("-")]
-    if argv[:1] not in (("cd",), ("pushd",)) or len(folders) > 1 or any(UNRESOLVED in one for one in folders):
+    if (
+        argv[:1] not in (("cd",), ("pushd",))
+        or len(folders) > 1
+        or any(UNRESOLVED in folder for folder in folders)
+    ):
         return boundary
     try:
         return msgspec.structs.replace(boundary, cwd=locate(boundary, (*folders, "~")[0]).real)

@@ -323,7 +323,7 @@ def _plain(root: ElementTree.Element) -> str:
 def _columns(cell: ElementTree.Element) -> int:
     """Return how many columns a cell of a Word table takes."""
     spans = (one for properties in cell if _local(properties) == "tcPr" for one in properties)
-    wide = (one for one in spans if _local(one) == "gridSpan")
+    wide = (span for span in spans if _local(span) == "gridSpan")
     values = [value for one in wide for name, value in one.items() if name.endswith("}val")]
     return int(values[0]) if values and values[0].isdecimal() and len(values[0]) < 4 else 1
 

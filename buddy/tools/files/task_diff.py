@@ -31,7 +31,7 @@ def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
     runs: dict[str, list[tuple[str, str]]] = {}
     moved: list[FileDiff] = []
     for entry in entries:
-        moved.extend(_move_diff(one, cwd) for one in entry.renames)
+        moved.extend(_move_diff(rename, cwd) for rename in entry.renames)
         for file in entry.files:
             _add(runs.setdefault(file.real, []), file)
     files = [

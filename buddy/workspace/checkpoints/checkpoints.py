@@ -135,7 +135,7 @@ class Checkpoints:
             effects = self._effects(store, found, mark)
         if not effects and not folders:
             return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
-        if sum(len(one.before or b"") + len(one.after or b"") for one in effects) > MAX_EFFECT_BYTES:
+        if sum(len(effect.before or b"") + len(effect.after or b"") for effect in effects) > MAX_EFFECT_BYTES:
             notes.append(f"{mark.tool} changed more than {MAX_EFFECT_BYTES:,} bytes: too much for /undo")
             return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
         if others:

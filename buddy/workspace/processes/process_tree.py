@@ -240,7 +240,7 @@ class LeftCommand(msgspec.Struct, frozen=True):
     @property
     def pids(self) -> str:
         """Its processes in words: `process 12`, `processes 12, 13`."""
-        numbers = ", ".join(str(one.process.pid) for one in self.processes)
+        numbers = ", ".join(str(process.process.pid) for process in self.processes)
         return f"process{'es' if len(self.processes) > 1 else ''} {numbers}"
 
 

@@ -274,7 +274,7 @@ def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
     except OSError:
         return ()
     fields = (line.split(None, 7) for line in lines)
-    named = {os.fsdecode(one[7]) for one in fields if len(one) == 8 and not one[7].startswith(b"@")}
+    named = {os.fsdecode(field[7]) for field in fields if len(field) == 8 and not field[7].startswith(b"@")}
     folders = {os.path.dirname(name) for name in named if name.startswith("/")}
     relative = [name for name in named if not name.startswith("/")]
     if relative:

@@ -264,7 +264,7 @@ def _oldest(path: str) -> float:
     """Return the oldest last change at and below a path, 0 when it is gone. No program can set these times
     back."""
     times: list[float] = []
-    for place in (path, *(os.path.join(top, one) for top, _, names in os.walk(path) for one in names)):
+    for place in (path, *(os.path.join(top, name) for top, _, names in os.walk(path) for name in names)):
         with contextlib.suppress(OSError):
             times.append(os.lstat(place).st_ctime)
     return min(times, default=0.0)

@@ -89,10 +89,10 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     with a slash ("./*.py" too) the whole path. Raises `ToolError` for a pattern that cannot match
     anything."""
     regexes: list[re.Pattern[str]] = []
-    for one in braces(pattern):
-        text = one.removeprefix("./").removeprefix("/")
+    for brace in braces(pattern):
+        text = brace.removeprefix("./").removeprefix("/")
         text = f"{text}**" if text.endswith("/") else text
-        is_path = "/" in text or one.startswith(("./", "/"))
+        is_path = "/" in text or brace.startswith(("./", "/"))
         spelled = os.fsencode(text if is_path else f"**/{text}")
         found = wild(spelled, slashes=True)
         if found is NEVER() or not text:

@@ -120,7 +120,12 @@ def switch(
     changed."""
     named = {folder.real for folder in folders}
     coming = [file.real for file in files if file.after != NOTHING]
-    around = FolderSwitch([*folders, *(one for one in missing_parents(coming) if one.real not in named)])
+    around = FolderSwitch(
+        [
+            *folders,
+            *(parent for parent in missing_parents(coming) if parent.real not in named),
+        ]
+    )
     try:
         moves = [_move(file, blobs, around, merging=merging) for file in files]
     except OSError as error:
@@ -234,13 +239,17 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     @property
     def paths(self) -> tuple[str, ...]:
         """Every path in the workspace that the entry changes; folders only where nothing else is."""
-        moved = [path for one in self.renames for path in (one.source, "" if one.trashed else one.target)]
+        moved = [
+            path
+            for rename in self.renames
+            for path in (rename.source, "" if rename.trashed else rename.target)
+        ]
         changed = (*(file.real for file in self.files), *filter(None, moved))
         return changed or tuple(folder.real for folder in self.folders)
 
     def stays_in(self, trees: Sequence[str]) -> bool:
         """Tell whether taking it back or applying it again touches nothing outside these folders."""
-        moved = [path for one in self.renames for path in (one.source, one.target)]
+        moved = [path for rename in self.renames for path in (rename.source, rename.target)]
         touched = (*(file.real for file in self.files), *moved, *(folder.real for folder in self.folders))
         return all(
             os.path.normpath(path) == path and any(is_beneath(path, tree) for tree in trees)

@@ -135,7 +135,7 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            made = missing_parents(one.target for one in renames if not one.trashed)
+            made = missing_parents(rename.target for rename in renames if not rename.trashed)
             entry = UndoEntry(self._last, task_id, call_id, tool, (), renames=tuple(renames), folders=made)
             self._file.append(entry)
             self._add(entry)
@@ -166,7 +166,9 @@ class UndoLog:
         """Return the newest entry of a call, 0 when it has none."""
         with self._guard:
             self._load()
-            return next((one.id for one in reversed(self._entries.values()) if one.call_id == call_id), 0)
+            return next(
+                (entry.id for entry in reversed(self._entries.values()) if entry.call_id == call_id), 0
+            )
 
     def position(self) -> int:
         """Number of file changes this program has logged so far; an argument for `since`."""
@@ -249,7 +251,9 @@ class UndoLog:
                 raise ToolError("nothing would be left to take back")
             last = self._folders.get(entry.id, ())
             folders = _last_of(entry.folders, last)
-            switched = self._switch(entry, files, [one.inverse() for one in folders], merging, back=True)
+            switched = self._switch(
+                entry, files, [folder.inverse() for folder in folders], merging, back=True
+            )
             self._undone.append(entry.id)
             self._taken[entry.id] = switched.files
             self._folders[entry.id] = _combine_folders(last, folders, switched.folders)
@@ -366,8 +370,8 @@ def _move(
 ) -> tuple[FolderVersions, ...]:
     """Move whole files and folders back or again; what became of folders."""
     if back:
-        return around(folders, [one.source for one in renames], lambda: take_back(renames))
-    come = [one.target for one in renames if not one.trashed]
+        return around(folders, [rename.source for rename in renames], lambda: take_back(renames))
+    come = [rename.target for rename in renames if not rename.trashed]
     return around(folders, come, lambda: apply_again(renames))
 
 

@@ -121,7 +121,12 @@ def around(
     """Change folders around something that moves whole files and folders to where they come; what changed.
     Raises what `act` raises; then the folders are as they were."""
     named = {folder.real for folder in folders}
-    switch = FolderSwitch([*folders, *(one for one in missing_parents(come) if one.real not in named)])
+    switch = FolderSwitch(
+        [
+            *folders,
+            *(parent for parent in missing_parents(come) if parent.real not in named),
+        ]
+    )
     with on_failure(switch.take_back):
         switch.make()
         act()

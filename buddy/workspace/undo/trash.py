@@ -68,7 +68,7 @@ class Trash:
 
     def list(self) -> tuple[Trashed, ...]:
         """Return the contents of the trash, newest first."""
-        found = [one for one in self._boxes() if os.path.lexists(self._thing(one.id))]
+        found = [box for box in self._boxes() if os.path.lexists(self._thing(box.id))]
         return tuple(sorted(found, key=lambda trashed: trashed.deleted_at, reverse=True))
 
     def restore(self, which: str = "") -> Trashed:
@@ -89,7 +89,7 @@ class Trash:
         `max_bytes` (0: no such limit); never what was deleted at or after `before`, which is asked for only
         when something is due. What can't be removed stays. Raises `OSError`."""
         boxes = sorted(self._boxes(), key=lambda trashed: trashed.deleted_at)
-        total = sum(one.size_bytes for one in boxes if os.path.lexists(self._thing(one.id)))
+        total = sum(box.size_bytes for box in boxes if os.path.lexists(self._thing(box.id)))
         gone: list[Trashed] = []
         limit: float | None = None
         for one in boxes:

@@ -82,7 +82,7 @@ class WorktreeStates:
         now = store.take()
         found = store.differences(State(kept.state, (), Outside({}, {})), now)
         versions = [one for change in found for one in (change.before, change.after) if one is not None]
-        contents = store.contents([one.content for one in versions])
+        contents = store.contents([version.content for version in versions])
         files = tuple(
             FileChanged(
                 change.path,

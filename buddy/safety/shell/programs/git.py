@@ -162,7 +162,9 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         filters.extend([named] if named else [])
     if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
         # Names begin with the folders asked for; without one, or by a pattern, with anything.
-        plain = name == "ls-files" and all(re.fullmatch(r"[^-:*?\[][^*?\[]*", one) for one in operands)
+        plain = name == "ls-files" and all(
+            re.fullmatch(r"[^-:*?\[][^*?\[]*", operand) for operand in operands
+        )
         separated = given.has("-z", "--null")
         judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
 
