@@ -173,17 +173,22 @@ def _waits(path: str) -> bool:
 
 def read_regular(path: str, max_bytes: int) -> bytes:
     """Read the beginning of a regular file without blocking; b"" for anything else."""
+    return read_if_regular(path, max_bytes) or b""
+
+
+def read_if_regular(path: str, max_bytes: int) -> bytes | None:
+    """Read the beginning of a regular file without blocking; None for anything else or on an error."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
-        return b""
+        return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
+            return None
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(max_bytes)
     except OSError:
-        return b""
+        return None
     finally:
         os.close(descriptor)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
+from buddy.safety.git_repository import read_regular
 
 SuiteName = Literal["pytest", "npm", "cargo", "go", "make"]
 MAKE_TARGET = pattern(rb"^(test|check)\s*:(?!=)", re.MULTILINE)
@@ -112,13 +113,7 @@ def _is_file(folder: str, name: str) -> bool:
 
 
 def _content(folder: str, name: str) -> bytes:
-    if not _is_file(folder, name):
-        return b""
-    try:
-        with open(os.path.join(folder, name), "rb") as file:
-            return file.read(LOOKED_AT_BYTES)
-    except OSError:
-        return b""
+    return read_regular(os.path.join(folder, name), LOOKED_AT_BYTES)
 
 
 MAX_LINE_BYTES = 10_000

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from buddy.safety.git_repository import read_if_regular
 from buddy.safety.shell.result import MAX_CHARS
 from buddy.safety.wildcards import STAR, wildcard
 
@@ -112,10 +113,8 @@ def content_filter(expression: re.Pattern[str] | None) -> Filter | None:
 
 
 def _may_match(expression: re.Pattern[str], path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_SECRET_BYTES + 1)
-    except OSError:
+    data = read_if_regular(path, MAX_SECRET_BYTES + 1)
+    if data is None:
         return True
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # ripgrep decodes these
         return True

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from buddy.agent.cancel import on_failure
+from buddy.safety.git_repository import read_regular
 from buddy.safety.paths import make_private_folders, replace_file
 from buddy.safety.sanitise import visible
 from buddy.safety.seal import Seal
@@ -309,11 +310,7 @@ def _own_place(directory: str, root: str) -> str:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(100_000)
-    except OSError:
-        return ""
+    return read_regular(path, 100_000).decode("utf-8", "surrogateescape")
 
 
 def _put(directory: str, name: str, text: str) -> None:

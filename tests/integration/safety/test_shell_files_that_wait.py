@@ -93,6 +93,28 @@ def test_RU_L6_other_pipes_hold_no_search_up(tmp_path: Path, command: str) -> No
     assert judge_command(command, boundary, Analyser()).decision == "allow"
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "decision"),
+    [
+        ("rg n", "AGENTS.md", "ask"),
+        ("rg n", "buddy.toml", "ask"),
+        ("rg -uu n", ".env", "ask"),
+        ("grep -r n .", "src/.env", "ask"),
+        ("grep -rl n . | head", "id_rsa", "ask"),
+        ("git grep --untracked n", ".env", "ask"),
+        ("yarn --version", "package.json", "ask"),
+        ("cargo --version", "rust-toolchain.toml", "ask"),
+        ("node --version", ".tool-versions", "allow"),
+    ],
+)
+def test_a_pipe_with_a_telling_name_does_not_hold_up_the_judge(
+    tmp_path: Path, command: str, name: str, decision: str
+) -> None:
+    boundary = _searched_tree(tmp_path)
+    os.mkfifo(Path(boundary.root, name))
+    assert judge_command(command, boundary, Analyser()).decision == decision
+
+
 def _searched_tree(tmp_path: Path) -> Boundary:
     root = tmp_path.resolve()
     (root / "src" / "deep").mkdir(parents=True)

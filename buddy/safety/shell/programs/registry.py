@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from buddy.safety.git_repository import read_if_regular
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.context import JudgedCommand, RefusedError, files_above
 from buddy.safety.shell.programs.files import ARCHIVES, FILES
@@ -88,12 +89,8 @@ def _takes_another(judged: JudgedCommand, name: str) -> bool:
 
 
 def _beginning(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError:
-        return b"packageManager"
-    return text if len(text) <= MAX_BYTES else b"packageManager"
+    text = read_if_regular(path, MAX_BYTES + 1)
+    return text if text is not None and len(text) <= MAX_BYTES else b"packageManager"
 
 
 Judge = Callable[[JudgedCommand], None]
