@@ -21,13 +21,13 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def _has_two_disks() -> bool:
-    """Where the system's memory is mounted, it is another disk than that of the tests."""
+    """Return a folder in memory, which is a different file system from that of the tests."""
     shared = Path("/dev/shm")
     return os.access(shared, os.W_OK) and shared.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev
 
 
 def _takes_attributes() -> bool:
-    """Whether files of the tests can have extended attributes."""
+    """Tell whether files of the tests can have extended attributes."""
     with tempfile.NamedTemporaryFile() as file:
         try:
             os.setxattr(file.name, "user.note", b"")

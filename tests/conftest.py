@@ -1,4 +1,4 @@
-"""What every test run shares: the count of skipped capabilities, and no way to reach a real model by
+"""The fixtures of every test run: the count of skipped capabilities, and no way to reach a real model by
 accident."""
 
 from __future__ import annotations

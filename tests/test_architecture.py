@@ -151,7 +151,7 @@ OPENINGS_THAT_SAY_NOTHING = {"What", "Whether", "How", "Where", "Who", "Which", 
 def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
     riddles = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path in MODULES
+        for path in (*MODULES, *sorted((ROOT / "tests").rglob("*.py")))
         for text in _docstrings(path)
         if text.split(maxsplit=1)[0].rstrip(",:") in OPENINGS_THAT_SAY_NOTHING
     ]

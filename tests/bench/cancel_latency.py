@@ -59,12 +59,12 @@ def tree(pid: int) -> list[int]:
 
 
 def is_asleep(pid: int) -> bool:
-    """Whether it is one of the command's sleepers."""
+    """Tell whether a process is one of the command's sleepers."""
     return text_of(Path(f"/proc/{pid}/cmdline")) == "sleep\x0060\x00"
 
 
 def text_of(path: Path) -> str:
-    """What the system says of a process; nothing of one that has ended."""
+    """Return the system's line about a process, "" when it has ended."""
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the direct lanes cost: start to first piece, CPU per streamed chunk, time per turn. Run by hand.
+"""The costs of the direct lanes: start to first piece, CPU per streamed chunk, time per turn. Run by hand.
 
     python tests/bench/direct_lane.py            # everything, in fresh processes
     python tests/bench/direct_lane.py imports    # what a lane imports, slowest last
@@ -109,7 +109,7 @@ def turns() -> None:
 
 
 def imports() -> None:
-    """What stands between process start and the first request."""
+    """Measure the time from process start to the first request."""
     lane = "buddy.llm.direct.openai, buddy.llm.http.client"
     code = f"import {lane}, buddy.llm.stall_watchdog, buddy.llm.rate_limiter"
     done = subprocess.run(

@@ -1,5 +1,5 @@
-"""What 20,000 streamed deltas cost `buddy exec`: CPU of the whole run, start and end included, against the
-fake server. Run by hand.
+"""The cost of 20,000 streamed deltas in `buddy exec`: CPU of the whole run, start and end included, against
+the fake server. Run by hand.
 
     python tests/bench/headless_deltas.py            # five runs, the least and the median
     python tests/bench/headless_deltas.py 15 json    # so many runs, in this output format

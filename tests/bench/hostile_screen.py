@@ -15,7 +15,7 @@ from tests.support.terminal_bytes import EVERYTHING, text_forms
 
 
 async def arrived(first: int, step: int) -> list[str]:
-    """What came through, with the string that brought it."""
+    """A sequence that reached the terminal, and the string it came from."""
     found: list[str] = []
     async with prepared() as (stage, own):
         for data in EVERYTHING[first::step]:

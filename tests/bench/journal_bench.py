@@ -1,4 +1,4 @@
-"""What the journal costs, and what damage does to it.
+"""The cost of the journal, and the effects of damage.
 
     python -m tests.bench.journal_bench append [--records 2000] [--directory DIR]
     python -m tests.bench.journal_bench resume [--megabytes 20] [--records 10000]

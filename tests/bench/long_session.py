@@ -62,7 +62,7 @@ class Echoes:
 
     @property
     def are_in_time(self) -> bool:
-        """Whether the limits are kept."""
+        """Tell whether the limits are kept."""
         own = sorted(self.own)
         return statistics.median(own) <= P50_MS and own[int(len(own) * 0.95)] <= P95_MS
 

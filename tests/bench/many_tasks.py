@@ -36,7 +36,7 @@ KEYS = [chr(code) for code in (*range(0x410, 0x450), *range(0x48A, 0x500))]
 
 
 def said(words: int) -> str:
-    """What every task is answered."""
+    """The answer to every task."""
     return "".join(f"word{number} " if number % 40 else f"word{number}.\n\n" for number in range(words))
 
 
@@ -154,7 +154,7 @@ async def ended(terminal: Terminal) -> None:
 
 
 async def is_whole(desk: Desk, number: int, text: str) -> bool:
-    """Whether a task's last reply is what the server said, to the last byte."""
+    """Tell whether a task's last reply equals the server's, to the last byte."""
     history = await desk.history("last", number)
     last = history[-1]
     return isinstance(last, AssistantMessage) and text_of(last) == text

@@ -164,7 +164,7 @@ def killed(copy_root: Path, path: str, source: str, tests: list[str]) -> bool:
 
 
 def tried(copy_root: Path, name: str, chosen: list[tuple[str, int, str, str]]) -> int:
-    """How many mutants of an area were killed; the others are printed."""
+    """Return the number of killed mutants of an area; print the others."""
     survived = 0
     for path in sorted({path for path, *_ in chosen}):
         if killed(copy_root, path, (ROOT / path).read_text(), tests_of(path, AREAS[name].security)):

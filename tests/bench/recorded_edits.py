@@ -63,5 +63,5 @@ def _quote(edit: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_session(root: str) -> Session:
-    """What the runner asks for."""
+    """The request of the runner."""
     return Session(root)

@@ -69,7 +69,7 @@ def parse(provider: str, api: str, chunks: Iterable[bytes]) -> dict[str, Any]:
 
 
 def replies(reader: ReplyReader, chunks: Iterable[bytes]) -> Iterator[Pieces]:
-    """What the reader makes of each chunk, and of the end."""
+    """Return what the reader produces for each chunk and for the end."""
     for chunk in chunks:
         yield reader.feed(chunk)
     yield reader.end()

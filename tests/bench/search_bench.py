@@ -1,4 +1,4 @@
-"""How long searches take, on trees of 1,000 and 36,000 files, and how fast a cancelled one ends.
+"""The duration of searches, on trees of 1,000 and 36,000 files, and of cancelling one.
 `python tests/bench/search_bench.py [FOLDER]`; the trees are made in FOLDER. Ends with 1
 when a median is over its figure; what bare rg takes on the same tree tells how busy the machine is."""
 
@@ -107,7 +107,7 @@ def reported(what: str, walls: list[float], cpus: list[float], most_ms: float) -
 
 
 def floor(root: Path, *options: str) -> None:
-    """What the machine needs for this at the moment: rg alone on the same tree."""
+    """Measure the same work without buddy: rg alone on the same tree."""
     rg = shutil.which("rg")
     if rg is None:
         return

@@ -103,7 +103,7 @@ class Bash:
 
 
 def understood(command: str, grammar: Grammar, place: CommandPlace) -> list[tuple[str, ...]] | None:
-    """What the analysis reads in a command line, None when it asks."""
+    """Return the analysis of a command line, None when it asks."""
     try:
         line = read_line(command)
         if grammar.commands(command) != line.commands:

@@ -1,4 +1,4 @@
-"""How long the analysis takes: p50, p99 and the worst of many generated command lines.
+"""The duration of the analysis: p50, p99 and the worst of many generated command lines.
 
     python -m tests.bench.shell_latency [COUNT] [SEED]
 

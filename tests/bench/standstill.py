@@ -1,7 +1,6 @@
-"""What the machine took from a measurement: time its host gave the cores to others (steal), and time in which
-somebody who wanted to run had to wait for a core (pressure). A figure above a limit says something about the
-program only when both are small. Zero where the system does not tell.
-"""
+"""The time the machine took from a measurement: time its host gave the cores to others (steal), and time in
+which somebody who wanted to run had to wait for a core (pressure). A figure above a limit says something
+about the program only when both are small. Zero where the system does not tell."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ class Taken(NamedTuple):
     core: float
 
     def since(self, before: Taken) -> Taken:
-        """What came since then."""
+        """Return the time taken since then."""
         return Taken(self.host - before.host, self.core - before.core)
 
 
 def taken() -> Taken:
-    """What was taken so far."""
+    """The time taken so far."""
     return Taken(_host_ms(), _core_ms())
 
 

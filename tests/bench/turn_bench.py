@@ -1,4 +1,4 @@
-"""What a tool turn costs, at its beginning and when the history is long. Run by hand.
+"""The cost of a tool turn, with a short and with a long history. Run by hand.
 
     python -m tests.bench.turn_bench [--turns 30 200] [--rounds 5] [--lane chat anthropic] [--tool shell]
                                      [--program one/bin/buddy another/bin/buddy]

@@ -31,7 +31,7 @@ class Asked:
 
     @property
     def api(self) -> Api:
-        """Which protocol the path speaks."""
+        """Return the protocol of the path."""
         return api_of(self.path)
 
     @property
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def streams(self) -> bool:
-        """Whether the client wants a stream."""
+        """Tell whether the client wants a stream."""
         if self.api == "gemini":
             return "streamGenerateContent" in self.path
         return bool((self.json or {}).get("stream"))

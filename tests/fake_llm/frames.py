@@ -20,7 +20,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a frame builder may know of the request."""
+    """The parts of the request that a frame builder uses."""
 
     number: int
     model: str

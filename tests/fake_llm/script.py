@@ -1,4 +1,5 @@
-"""What a fake model says, as records: replies made of parts, and the faults that may befall them on the wire.
+"""The replies of a fake model as records: replies made of parts, and the faults that may befall them on the
+wire.
 
     reply("Hello")                                            one text, in deltas of 8 characters
     reply(think("hm", signature="sig"), "ok", call("read_file", path="a.py"))

@@ -122,7 +122,7 @@ class CancelDesk:
         return results[-1].status if results else ""
 
     def last_result(self) -> str:
-        """What the model read last of a tool."""
+        """Return the last tool result the model got."""
         history = self.desk.board.task(1).history
         return next((message.text for message in reversed(history) if isinstance(message, ToolMessage)), "")
 
@@ -362,7 +362,7 @@ def _call(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> Scrip
 
 
 async def _how_long(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> float:
-    """How long the call takes when nobody cancels it; the second time, when everything is imported."""
+    """Return the duration of the call without cancellation, measured the second time, after all imports."""
     await _how_it_ends(desk, name, scenario, number)
     desk.reset()
     started = time.monotonic()
@@ -387,7 +387,7 @@ async def _how_it_ends(desk: CancelDesk, name: str, scenario: Scenario, number: 
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What the program holds at a quiet moment."""
+    """The resources the program holds at a quiet moment."""
 
     children: int
     descriptors: int
@@ -416,7 +416,7 @@ def _held(desk: CancelDesk) -> Held:
 
 
 async def _settled(desk: CancelDesk) -> Held:
-    """What is held once that no longer changes."""
+    """Return the held resources once they no longer change."""
     last, same = _held(desk), 0
     end = time.monotonic() + SETTLED_S
     while same < 3 and time.monotonic() < end:
@@ -449,7 +449,7 @@ async def _problems(desk: CancelDesk, scenario: Scenario, number: int, before: H
 
 
 def _more(before: Held, after: Held) -> list[str]:
-    """What is held that was not."""
+    """Return the resources held now and not before."""
     counts = (
         ("processes", before.children, after.children),
         ("descriptors", before.descriptors, after.descriptors),

@@ -35,7 +35,7 @@ _STREAM = "".join(f"Line {number} of what **is** streamed.\n\n" for number in ra
 
 @dataclass(frozen=True)
 class Round:
-    """What is sent, when, while what happens."""
+    """A signal, its moment, and the activity it interrupts."""
 
     number: int
     signals: str
@@ -45,7 +45,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a round ended. `had_begun`: whether the screen was there when the signal came."""
+    """The end of a round. `had_begun`: the screen was there when the signal came."""
 
     code: int
     took_s: float

@@ -51,7 +51,7 @@ class Duel:
         return f"w{self.count}"
 
     def known(self, task: int) -> dict[str, str]:
-        """What the task was shown of files that had something in them."""
+        """Return the content the task got of non-empty files."""
         views = self.desk.services(task)[FileViews]
         assert isinstance(views, FileViews)
         pairs = ((Path(real).name, views.get(real)) for real in views.paths())

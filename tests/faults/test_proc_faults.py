@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC220, ASYNC221 - these tests start whole programs and wait for them; no loop is shared
-"""What commands do to their caller, and what is left of them: REL-042 to REL-050, SEC-086, SEC-087."""
+"""Effects of commands on their caller, and their leftovers: REL-042 to REL-050, SEC-086, SEC-087."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ FLOODS = {
 async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
     tmp_path: Path, flood: str
 ) -> None:
-    """What the loop does at a stretch is measured by the processor's time: a machine may stand still."""
+    """Stretches of the loop are measured in processor time: the machine may stand still."""
     async with desk(tmp_path) as here:
         await here.run("true")
         before = resident_kb()
@@ -428,7 +428,7 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
 
 
 def _bury_adopted() -> None:
-    """What a killed buddy left was handed to this process, which adopts orphans too."""
+    """Processes of a killed buddy were passed to this process, which adopts orphans too."""
     for pid in zombie_children():
         os.waitpid(pid, 0)
 

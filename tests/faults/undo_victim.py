@@ -22,7 +22,7 @@ AFTER = {"changed.txt": "new\n", "created.txt": "it came\n", "deeper/created.txt
 
 
 def held(folder: Path) -> dict[str, str]:
-    """What is in a folder, by path."""
+    """Return the contents of a folder by path."""
     return {
         str(path.relative_to(folder)): f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
         for path in folder.rglob("*")

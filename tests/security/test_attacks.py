@@ -59,7 +59,7 @@ SHELL = (
 
 
 def results(asked: Asked) -> list[str]:
-    """What the model was told about its calls."""
+    """Return the results the model got for its calls."""
     return [one["content"] for one in asked.json["messages"] if one["role"] == "tool"]
 
 

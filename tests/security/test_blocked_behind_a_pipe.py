@@ -1,4 +1,4 @@
-"""What the sandbox blocked is told also where the exit code hides it; a plain failure is not blamed on it."""
+"""Blocked accesses are reported even when the exit code hides them; a plain failure is not blamed on it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def hide(_ctx: ToolContext) -> str:
 
 
 async def seen(root: Path, tool: Tool) -> tuple[str, str]:
-    """What the model and what the person is told of a call."""
+    """Return the texts the model and the user get about a call."""
     (root / "work").mkdir()
     async with board_desk(root, tool) as desk:
         events = desk.board.reader()

@@ -120,7 +120,7 @@ def prepare(desk: SandboxDesk) -> None:
 
 
 def use_git(work: Path) -> None:
-    """What a person does in a folder, and what a prompt that shows the branch does."""
+    """Run the git commands of a user and of a prompt that shows the branch."""
     for folder in (work, work / "sub", work / "a", work / "tree", work / "docs"):
         if folder.is_dir():
             for command in (("status",), ("diff",), ("checkout", "-q", "-b", "new")):

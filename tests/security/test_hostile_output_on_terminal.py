@@ -37,7 +37,7 @@ def desk_of(folder: Path, server: FakeLLM, **variables: str) -> Desk:
 
 
 def reached(terminal: Terminal) -> list[bytes]:
-    """What of the hostile text the terminal would have obeyed."""
+    """Return the parts of the hostile text that the terminal would have obeyed."""
     return [sequence for sequence in FORBIDDEN if sequence in terminal.output]
 
 

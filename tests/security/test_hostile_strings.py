@@ -65,7 +65,7 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
 
 
 def facts(text: str, focus: int) -> SessionFacts:
-    """What does not come as events: branch, session and task titles, what waits, what runs beside."""
+    """Facts that do not arrive as events: branch, session and task titles, what waits, what runs beside."""
     rows = (QueueRow("queue", focus, text), QueueRow("note", focus, text), QueueRow("steer", focus, text))
     return SessionFacts(
         focus, text, text, SandboxStatus(0, text), rows, {focus: text}, (text,), (OwnRow(text, 0.0, text),)
@@ -103,7 +103,7 @@ async def prepared() -> AsyncGenerator[tuple[Stage, set[str]]]:
 
 
 def fresh(stage: Stage, own: set[str]) -> list[str]:
-    """What the terminal got since the last look that is neither inert text nor the REPL's own."""
+    """Return new output that is neither inert text nor the REPL's own sequences."""
     written = b"".join(stage.terminal.written)
     stage.terminal.written.clear()
     titles = {one for one in sequences(written) if one.startswith("\x1b]2;") and one.endswith("\x07")}

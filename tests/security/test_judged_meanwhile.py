@@ -1,4 +1,4 @@
-"""What a running command plants is put back while it runs, and after buddy was killed."""
+"""Files that a running command plants are removed while it runs, and after buddy was killed."""
 
 from __future__ import annotations
 

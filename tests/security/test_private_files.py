@@ -1,4 +1,4 @@
-"""What buddy keeps on disk is its owner's alone, whatever the umask and whoever made `.buddyx`."""
+"""Buddy's files on disk are private to their owner, whatever the umask and whoever made `.buddyx`."""
 
 from __future__ import annotations
 

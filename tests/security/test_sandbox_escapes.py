@@ -37,7 +37,8 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def guarded(desk: SandboxDesk) -> dict[str, tuple[int, bytes]]:
-    """What no command may change: the outside, the home, and the protected names of the workspace."""
+    """The paths that no command may change: the outside, the home, and the protected names of the
+    workspace."""
     git = desk.work / ".git"
     names = (".vscode", ".claude", ".codex", ".cursor", ".idea", ".gemini", ".zed", ".fleet", ".husky")
     found = {**tree(desk.outside), **tree(desk.home), **tree(git / "hooks")}

@@ -1,4 +1,4 @@
-"""What is approved of a command includes the scripts it names: one that changed since does not run."""
+"""Approval of a command includes the scripts it names: one that changed since does not run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = "changed after it was shown for approval; nothing was run. Read it and
 
 
 async def answered(folder: Path, command: str, meanwhile: Callable[[Path], object]) -> tuple[bool, str]:
-    """Whether a command ran that was approved after something happened, and what the model read."""
+    """Return whether a command approved after an event ran, and the result the model got."""
     work = folder / "work"
     work.mkdir()
     for name in ("s.sh", "other.sh"):

@@ -1,4 +1,5 @@
-"""Which files a search leaves out for holding secrets: judged at a glance, exactly as each would be alone."""
+"""The files a search leaves out because they contain secrets: judged at a glance, exactly as each would be
+alone."""
 
 from __future__ import annotations
 

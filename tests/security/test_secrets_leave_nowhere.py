@@ -98,7 +98,7 @@ async def test_SEC_088_nothing_a_run_leaves_behind_or_sends_back_holds_a_secret(
 
 
 def cleaned(desk: Desk) -> int:
-    """How many secrets were taken out of what lies in the sessions' folder."""
+    """Count the redactions in the sessions' folder."""
     files = (desk.repo / ".buddyx").rglob("*")
     return sum(path.read_text(errors="replace").count("redacted: ") for path in files if path.is_file())
 

@@ -103,7 +103,7 @@ def split_anywhere() -> list[tuple[str, str]]:
 
 
 def is_inert(written: bytes) -> bool:
-    """Whether nothing of the hostile text reached the terminal as a sequence."""
+    """Tell whether no part of the hostile text reached the terminal as a sequence."""
     sequences = (b"\x1b]52", b"\x1b[31;7m", b"\xc2\x9b", b"\x1bPq", "\u202e".encode())
     return not [sequence for sequence in sequences if sequence in written]
 

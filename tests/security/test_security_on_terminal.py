@@ -1,4 +1,4 @@
-"""What a hostile model can show on the real terminal, and what answers it: the whole program on a pty."""
+"""A hostile model on a real terminal, its displays and their answers: the whole program on a pty."""
 
 from __future__ import annotations
 

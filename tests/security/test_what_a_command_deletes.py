@@ -22,12 +22,12 @@ async def deploy(_ctx: ToolContext, source: str, destination: str) -> str:
 
 
 async def previewed(root: Path, command: str) -> object:
-    """What the person is shown of a command before it runs; it is denied afterwards."""
+    """Return the approval of a command before it runs; it is denied afterwards."""
     return await asked_of(root, run_shell, f'{{"command": "{command}"}}')
 
 
 async def asked_of(root: Path, tool: Tool, arguments: str) -> object:
-    """What the person is shown of a call before it runs."""
+    """Return the approval of a call before it runs."""
     boundary = Boundary(str(root), str(root), str(root.parent / "home"))
     async with board_desk(root, tool, boundary=boundary, facts=Judge(boundary).facts) as desk:
         number = 1

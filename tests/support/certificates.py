@@ -15,7 +15,7 @@ class Certificate(NamedTuple):
     key: Path
 
     def serving(self) -> ssl.SSLContext:
-        """What a server of this name speaks TLS with."""
+        """Return the TLS context of a server with this name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         return context

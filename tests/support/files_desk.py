@@ -74,7 +74,7 @@ class Desk:
         return await tool.run(self.context(task_id, call_id), decoded)
 
     async def ask(self, tool: Tool, *, task_id: int = 1, **arguments: Any) -> str:
-        """What the model reads: the result, or "refused: …"."""
+        """Return the text the model gets: the result, or "refused: …"."""
         try:
             return (await self.call(tool, task_id=task_id, **arguments)).text
         except (ToolError, ArgumentsError) as error:

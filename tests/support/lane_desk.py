@@ -1,4 +1,4 @@
-"""What tests of model lanes share: a request, a lane of each kind, and reading a stream to its end."""
+"""Helpers for tests of model lanes: a request, a lane of each kind, and reading a stream to its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lane(name: str, url: str, *, key: str = "sk-test-key") -> OpenAIChat | Anthr
 
 
 def ask(text: str, id: str = "u1") -> UserMessage:
-    """What a person says."""
+    """A user message."""
     return UserMessage(id, (Text(text),), "prompt")
 
 

@@ -1,4 +1,4 @@
-"""What makes a history legal for every provider: said a second time, apart from the code that sees to it."""
+"""The rules of a legal history for every provider, written independently of the code that enforces them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from buddy.agent.messages import AssistantMessage, Message, ToolMessage, calls_o
 
 
 def is_legal(history: Sequence[Message]) -> list[str]:
-    """What a provider would refuse, one sentence each; empty when the history is legal."""
+    """Return the reasons a provider would refuse a history, one sentence each; empty when the history is
+    legal."""
     found = [f"message {message.id} is empty" for message in history if is_empty(message)]
     open_calls: list[str] = []
     previous: Message | None = None

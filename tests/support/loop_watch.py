@@ -1,5 +1,5 @@
-"""How long the loop of a running buddy was busy without a look at its keys: every stretch between two looks,
-in time of the loop's thread on a core, so that a slow or busy machine counts for little.
+"""Measures how long the loop of a running buddy was busy without reading keys: every stretch between two
+looks, in time of the loop's thread on a core, so that a slow or busy machine counts for little.
 
     watch = LoopWatch(tmp_path)
     async with on_terminal(desk, program=watch.program) as terminal:
@@ -47,7 +47,7 @@ class LoopWatch:
         self.program = (sys.executable, "-c", WATCHED, str(self._log))
 
     def begin(self) -> None:
-        """What was before does not count."""
+        """Discard earlier measurements."""
         self._since = time.monotonic()
 
     def stretches_ms(self) -> list[float]:

@@ -51,7 +51,7 @@ DIRECT = ("chat", "anthropic")
 
 @dataclass(frozen=True)
 class Ran:
-    """How the program ended."""
+    """The result of a run of the program."""
 
     code: int
     out: str
@@ -89,7 +89,7 @@ class Desk:
 
     @property
     def repo(self) -> Path:
-        """Where the program is started."""
+        """The environment the program is started in."""
         return self.folder / "repo"
 
     @property
@@ -185,7 +185,7 @@ class Desk:
             await session.close()
 
     async def prompts(self) -> list[str]:
-        """What the person said, as the newest session keeps it."""
+        """Return the user's prompts in the newest session."""
         return [text_of(one) for one in await self.history() if isinstance(one, UserMessage)]
 
     def sessions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What stands on a terminal's screen, as text."""
+"""The text on a terminal's screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of sessions share: a store in a temporary workspace, messages, and failing files."""
+"""Helpers for tests of sessions: a store in a temporary workspace, messages, and failing files."""
 
 from __future__ import annotations
 

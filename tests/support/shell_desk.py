@@ -48,7 +48,7 @@ class ShellDesk(msgspec.Struct, frozen=True):
         return self.analyser.analyse(command, self.place)
 
     def allowed(self, commands: str) -> list[str]:
-        """Which of some commands, one a line, only read; `⏎` stands for a line end inside one."""
+        """Return the read-only ones of some commands, one per line; `⏎` stands for a line end inside one."""
         return [line for line in lines_of(commands) if self.analyse(line.replace("⏎", "\n")).read_only]
 
     def reason(self, command: str) -> str:

@@ -178,7 +178,7 @@ class Sitting:
         await self.quiet()
 
     def ended_turns(self) -> int:
-        """How many turns were printed to their end."""
+        """Count the turns printed to their end."""
         return sum(isinstance(block, TurnSummary) for block in self.paper.printed)
 
     async def quiet(self) -> None:

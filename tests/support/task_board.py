@@ -50,7 +50,7 @@ class BoardDesk:
         self._ids = itertools.count(1)
 
     def parts(self, *tools: Tool, **more: object) -> BoardParts:
-        """What the board is built from; `more` are fields to replace, of it or of its workspace."""
+        """Return the services of the board; `more` are fields to replace, of it or of its workspace."""
         boundary = Boundary(str(self.root), str(self.root), str(self.root / "home"))
 
         tools_in = more.get("boundary", boundary)
@@ -91,7 +91,7 @@ class BoardDesk:
         return msgspec.structs.replace(parts, **more)
 
     def script(self, *replies: Sequence[Step], model: str = "") -> ScriptedLane:
-        """What a model will say, after what it was told to say before."""
+        """Add replies for a model after its earlier ones."""
         lane = self.lanes.setdefault(model, ScriptedLane())
         lane.replies.extend(replies)
         return lane

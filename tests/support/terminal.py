@@ -41,8 +41,8 @@ def _as_a_shell_does() -> None:
 
 
 def _whole_frames(data: bytes) -> int:
-    """How much of the output a terminal with synchronized output would show: not the frame that is still
-    being written, nor what may be the beginning of one."""
+    """Return the part of the output that a terminal with synchronized output shows: not the frame that is
+    still being written, nor what may be the beginning of one."""
     begin = data.rfind(BEGIN_FRAME)
     if begin >= 0 and data.find(END_FRAME, begin) < 0:
         return begin
@@ -110,7 +110,7 @@ class Terminal:
         return everything_of(self.screen)
 
     def input_line(self) -> str:
-        """What stands in the input line, its wrapped rows joined."""
+        """Return the text of the input line, wrapped rows joined."""
         rows = self.rows()
         rules = [at for at, row in enumerate(rows) if row and set(row) == {"─"}]
         if not rules:
@@ -215,7 +215,7 @@ class Terminal:
         return self._slave
 
     def is_restored(self) -> bool:
-        """Whether the line discipline is as it was before."""
+        """Tell whether the line discipline is restored."""
         return termios.tcgetattr(self._slave) == self.before
 
     def hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""What reaches a terminal, taken apart: the sequences a program wrote, and the text between them.
+"""The output of a terminal, taken apart: the sequences a program wrote, and the text between them.
 
 Written from ECMA-48, not from the sanitiser: a sequence that nobody but the hostile text can have sent is
 found even where it looks harmless.
@@ -40,7 +40,7 @@ def sequences(written: bytes) -> set[str]:
 
 
 def foreign(written: bytes, own: Iterable[str]) -> list[str]:
-    """What in the bytes is neither text that is inert nor a sequence of `own`."""
+    """Return the parts of the bytes that are neither inert text nor a sequence of `own`."""
     text = _SEQUENCE.sub("", written.decode("utf-8", "backslashreplace"))
     text = _ONE_MARK.sub("", text.replace("\r\n", "\n").replace("\r", "").replace("\b", ""))
     lines = {why for line in text.split("\n") if (why := harm(line))}

@@ -65,7 +65,7 @@ class Alarmed:
     calls: list[bytes] = field(default_factory=list)
 
     def silent(self) -> bool:
-        """Whether nothing ran and nobody called."""
+        """Tell whether nothing was run and no address was contacted."""
         return not self.calls and list(self.trap.alarm.iterdir()) == []
 
 

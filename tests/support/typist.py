@@ -10,7 +10,7 @@ from tests.support.terminal import Terminal
 
 
 def resident_kb(pid: int) -> int:
-    """How much memory a process has in use."""
+    """Return the memory a process uses."""
     for line in Path(f"/proc/{pid}/status").read_text().split("\n"):
         if line.startswith("VmRSS"):
             return int(line.split()[1])
@@ -28,7 +28,7 @@ class Typist:
 
     @property
     def usual_slowest_s(self) -> float:
-        """How long the slowest key took to show but for two: the machine itself may have stood still."""
+        """Return the time the third slowest key took to show: the machine itself may have stood still."""
         return max(sorted(self.seconds)[:-2], default=0.0)
 
     async def key(self) -> None:

@@ -296,7 +296,7 @@ async def test_REL_025_a_server_that_never_answers_is_given_up(tmp_path: Path, l
 async def answered(
     tmp_path: Path, *calls: Any, lane: str = "chat", prepare: Callable[[Desk], None] = lambda _: None
 ) -> list[str]:
-    """What the model is told about its calls; the run goes on and completes."""
+    """Return the results the model got for its calls; the run continues and completes."""
     async with FakeLLM([reply(*calls), reply("I see.")]) as server:
         desk = desk_of(tmp_path, server.url, lane)
         prepare(desk)

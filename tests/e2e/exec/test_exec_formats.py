@@ -1,4 +1,4 @@
-"""What `buddy exec` writes: the four formats as golden files, -o, stdin, and which stream is for whom."""
+"""The output of `buddy exec`: the four formats as golden files, -o, stdin, and which stream is for whom."""
 
 from __future__ import annotations
 

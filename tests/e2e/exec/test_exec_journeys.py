@@ -150,7 +150,7 @@ async def test_killed_in_the_middle_of_a_call_and_continued(tmp_path: Path, lane
 
 
 async def test_killed_while_a_command_runs_and_continued(tmp_path: Path) -> None:
-    """What may have run is not run again: the model is told, and goes on."""
+    """A call that may have run is not repeated: the model is told, and continues."""
     slow = reply(call("run_shell", command="echo once >> ran.txt; touch began; sleep 31.4159"))
 
     def model(asked: Asked) -> Reply:

@@ -46,7 +46,7 @@ def program(folder: Path) -> tuple[str, ...]:
 
 
 def bombs() -> int:
-    """How many processes of the user are alive, without buddy."""
+    """Count the user's live processes, without buddy."""
     count = 0
     for entry in os.listdir("/proc"):
         try:

@@ -1,4 +1,4 @@
-"""Which keys answer a request for approval, and which never do: the whole program on a pty."""
+"""The keys that answer a request for approval, and those that never do: the whole program on a pty."""
 
 from __future__ import annotations
 

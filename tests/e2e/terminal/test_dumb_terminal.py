@@ -29,7 +29,7 @@ def model(asked: Asked) -> Reply:
 
 
 def transcript(terminal: Terminal) -> str:
-    """What the terminal was written, with what it showed of the keys."""
+    """Return the output of the terminal, including echoed keys."""
     return terminal.output.decode().replace("\r\n", "\n")
 
 

@@ -1,4 +1,4 @@
-"""What is typed before the screen is there is not echoed, not lost, not doubled; and the terminal is given
+"""Keys typed before the screen is ready are not echoed, not lost, not doubled; and the terminal is given
 back whatever ends the start."""
 
 from __future__ import annotations

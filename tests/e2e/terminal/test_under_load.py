@@ -52,7 +52,7 @@ def streams(asked: Asked) -> Reply:
 
 
 def journal(desk: Desk) -> str:
-    """What the session has on the disk."""
+    """Return the session's content on disk."""
     (path,) = (desk.repo / ".buddyx/sessions").glob("*/journal.jsonl")
     return path.read_text("utf-8", "replace")
 

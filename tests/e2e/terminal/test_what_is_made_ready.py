@@ -1,4 +1,4 @@
-"""What is made ready while the person types the first prompt: litellm, where the model needs it."""
+"""Preparation while the user types the first prompt: litellm, where the model needs it."""
 
 from __future__ import annotations
 

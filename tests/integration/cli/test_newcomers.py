@@ -1,4 +1,4 @@
-"""What somebody meets who starts buddy for the first time: a key that is missing or belongs to another model,
+"""The first start of buddy: a key that is missing or belongs to another model,
 words that are almost right, failures of commands."""
 
 from __future__ import annotations

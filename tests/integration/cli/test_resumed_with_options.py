@@ -105,7 +105,7 @@ async def test_the_permission_mode_of_the_command_line_holds_for_a_resumed_sessi
 
 
 def footer(sat: Sitting) -> str:
-    """What stands below the line now."""
+    """Return the footer."""
     sat.paper.touch()
     return "".join(
         text for _style, text in footer_line(sat.paper.state, 200, Look("mono", UNICODE, ansi=False))

@@ -1,4 +1,5 @@
-"""What trust in a folder was about is remembered, and a change of it is said before anything of it holds."""
+"""The content that trust in a folder covers is remembered, and a change of it is said before anything of it
+holds."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def runner() -> Any:
 
 
 async def replay(library: LitellmLibrary, base_url: str, row: dict[str, Any]) -> dict[str, Any]:
-    """What the lane makes of a recording, in the runner's words."""
+    """Return the lane's result for a recording, in the runner's words."""
     model = MODELS.get(row["api"], "openai/gpt-4o")
     provider = LitellmProvider(
         library,

@@ -1,4 +1,4 @@
-"""What is sent to whom: one history, as each kind of server wants it.
+"""Requests: one history, in the form each kind of server expects.
 
 UPDATE_GOLDEN=1 writes the golden files. The bodies are compared as text with their order of keys, indented
 only to be readable.

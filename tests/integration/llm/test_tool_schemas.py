@@ -1,4 +1,4 @@
-"""What each lane tells a model about the built-in tools: text for the model is product text.
+"""The declarations of the built-in tools in each lane: text for the model is product text.
 
 UPDATE_GOLDEN=1 writes the golden files.
 """

@@ -37,7 +37,7 @@ class Tmux:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def is_tidied_up(self, columns: int) -> bool:
-        """Whether the program has drawn everything again for this width."""
+        """Tell whether the program has redrawn everything for this width."""
         told = [line for line in self.log.read_text().splitlines() if line.startswith("tidied")]
         return told[-1:] == [f"tidied up at {columns}"]
 

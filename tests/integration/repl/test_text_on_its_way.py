@@ -48,7 +48,7 @@ class SlowFiles:
 
 
 def said(desk: Sitting) -> list[str]:
-    """What the person has said in the task in front."""
+    """Return the user's prompts in the foreground task."""
     history = desk.context.board.task(1).history
     return [text_of(one) for one in history if isinstance(one, UserMessage)]
 

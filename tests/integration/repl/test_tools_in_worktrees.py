@@ -32,7 +32,7 @@ def plays(*calls: Reply, when: str = "go") -> Callable[[Asked], Reply]:
 
 
 async def results(desk: Sitting, count: int) -> Sequence[str]:
-    """What the calls of task 2 gave, once all of them have."""
+    """Return the results of task 2's calls, once all have ended."""
     await desk.until(lambda: any(len(one.tool_results) == count for one in desk.server.requests), "results")
     await desk.quiet()
     return next(one.tool_results for one in reversed(desk.server.requests) if len(one.tool_results) == count)

@@ -28,7 +28,7 @@ def put(desk: BoardDesk, name: str, text: str) -> Path:
 
 
 async def found(desk: BoardDesk, path: str = "src") -> tuple[bool, bool]:
-    """Whether the word is found, and whether the answer was known."""
+    """Return whether the word was found, and whether the result was cached."""
     result = await desk.call(grep, {"pattern": "needle", "path": path})
     return "no matches" not in result.text, result.cached
 

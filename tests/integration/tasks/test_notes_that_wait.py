@@ -20,7 +20,7 @@ TOLD = "[I ran `make` (exit code 2):]\n3 errors\n\nfix them"
 
 
 async def reopened(store: SessionStore) -> tuple[list[str], list[str]]:
-    """What a board of the session shows as waiting, and what stands in the first conversation."""
+    """Return the waiting notes of a board of the session, and the first conversation."""
     session = await store.open("last")
     desk = BoardDesk(Path(session.directory), session, store)
     async with TaskBoard(desk.parts()) as board:

@@ -40,7 +40,8 @@ class SaidMeanwhile:
 
 
 async def resumed(store: SessionStore, journal: Path, beginning: bytes) -> list[str]:
-    """What was said of "b", "c", "d", in the conversation or still waiting, after a kill at some record."""
+    """Return the prompts among "b", "c", "d", in the conversation or still waiting, after a kill at some
+    record."""
     journal.write_bytes(beginning)
     (journal.parent / SNAPSHOT).unlink(missing_ok=True)
     again = await store.open("last")

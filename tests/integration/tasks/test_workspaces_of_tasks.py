@@ -1,4 +1,4 @@
-"""What tasks in different trees of one project share, and what they don't."""
+"""Shared and separate state of tasks in different trees of one project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git says on the side, in repositories that give it reason to with every command: never a part of its
+"""Remarks of git on stderr, in repositories that give it reason to with every command: never a part of its
 answers, and told beside them."""
 
 from __future__ import annotations

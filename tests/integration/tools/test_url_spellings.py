@@ -243,7 +243,7 @@ WHOLE = (
 
 
 class System:
-    """What this machine's resolver would do with a name, as loopback servers see it: every name it has leads
+    """A resolver for names, as loopback servers see it: every name it has leads
     there."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ ESC = "\x1b"
 
 
 class Trap(msgspec.Struct, frozen=True):
-    """Where the harm would show: a folder that must stay empty, and a web address nobody may ask."""
+    """The places where harm would show: a folder that must stay empty, and a web address nobody may ask."""
 
     alarm: Path
     address: str

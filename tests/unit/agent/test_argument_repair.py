@@ -48,7 +48,7 @@ async def work(
 
 
 def taken(**given: Any) -> dict[str, Any]:
-    """What differs from the defaults."""
+    """Return the values that differ from the defaults."""
     decoded = work.decode(json.dumps(given))
     plain = work.decode("{}")
     return {

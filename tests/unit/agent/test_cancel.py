@@ -1,4 +1,4 @@
-"""What was begun is cleaned up only where it failed, and the failure goes on."""
+"""Cleanup runs only after a failure, and the failure is raised again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a history legal, and how broken ones are put right."""
+"""Legal histories, and the repair of broken ones."""
 
 from __future__ import annotations
 

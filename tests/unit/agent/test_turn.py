@@ -14,7 +14,7 @@ READ, WRITE, ANYTHING = Access(reads=("a",)), Access(writes=("a",)), Access(anyt
 
 
 def seen(*exchanges: tuple[str, str]) -> list[str]:
-    """What the guard says to each exchange: (call, result)."""
+    """Return the guard's decision for each exchange (call, result)."""
     guard = LoopGuard()
     return [guard.observe(Call("id", name, "{}"), result)[0] for name, result in exchanges]
 

@@ -1,4 +1,4 @@
-"""What `buddy --help` and a mistaken option say."""
+"""Texts of `buddy --help` and of mistaken options."""
 
 from __future__ import annotations
 

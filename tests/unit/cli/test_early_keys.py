@@ -1,4 +1,4 @@
-"""What a start asks for a key: a command once, a keyring not at all where a server may need no key."""
+"""Key lookups of a start: a command once, a keyring not at all where a server may need no key."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def catalogue_of(names: set[str]) -> Catalogue:
 
 
 def at_boundaries(part: str, name: str) -> bool:
-    """Whether a part stands in a name between boundaries, said naively."""
+    """Tell naively whether a part is in a name between boundaries."""
     places = [at for at in range(len(name) - len(part) + 1) if name.startswith(part, at)]
     return any(
         (at == 0 or name[at - 1] in BOUNDARIES)

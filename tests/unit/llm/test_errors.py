@@ -1,4 +1,4 @@
-"""What went wrong is recognised by what providers really say, and told in one sentence."""
+"""Errors are recognised by real texts of providers and reported in one sentence."""
 
 from __future__ import annotations
 

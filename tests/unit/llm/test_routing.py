@@ -1,4 +1,4 @@
-"""Where a model name leads: provider, lane, address, and the name sent there."""
+"""The route of a model name: provider, lane, address, and the name sent there."""
 
 from __future__ import annotations
 

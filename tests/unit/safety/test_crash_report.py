@@ -1,4 +1,4 @@
-"""What this process keeps to itself, and how foreign text is handed to a model."""
+"""The process's private memory, and the marking of foreign text for a model."""
 
 from __future__ import annotations
 

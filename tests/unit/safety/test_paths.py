@@ -1,4 +1,4 @@
-"""Where a path leads: inside or outside, through links, and whatever a model may write for one."""
+"""Resolved paths: inside or outside, through links, and in any spelling of a model."""
 
 from __future__ import annotations
 

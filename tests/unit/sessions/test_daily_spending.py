@@ -1,4 +1,4 @@
-"""What a person spends in a day is counted over all sessions and processes."""
+"""A day's spending is counted over all sessions and processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools a model is offered, and the names it may call them by."""
+"""The tools a model is offered, and the names it may call them by."""
 
 from __future__ import annotations
 

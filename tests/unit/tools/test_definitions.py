@@ -1,4 +1,4 @@
-"""Where names are defined, language by language: what a parser says, and what is said without one."""
+"""Definitions of names, language by language: with a parser and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a call while its arguments arrive."""
+"""The known parts of a call while its arguments arrive."""
 
 from __future__ import annotations
 

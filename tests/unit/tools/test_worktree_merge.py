@@ -35,7 +35,7 @@ class Pair(msgspec.Struct):
     desk: Desk
 
     async def bring(self, *, protected: bool = False) -> list[tuple[str, str]]:
-        """What was brought over: path and kind of change."""
+        """Return the merged changes: path and kind."""
         diff = await bring(self.desk.context(2), self.states.changes(self.worktree), protected=protected)
         return [(file.path, file.change) for file in diff.files]
 

@@ -1,4 +1,4 @@
-"""What of a history may go to whom, and how little is encoded again."""
+"""The parts of a history each server may get, and how little is encoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What litellm drops is taken from the raw events; what it invents is not believed."""
+"""Data that litellm drops is read from the raw events; data it invents is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is offered while a line is typed: commands, arguments, files, tasks; and that no key waits for it."""
+"""Completions while a line is typed: commands, arguments, files, tasks; and that no key waits for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def completer_of(desk: Sitting) -> SessionCompleter:
 
 
 async def offered(desk: Sitting, text: str, *, asked: bool = False) -> list[tuple[str, str]]:
-    """What would stand in the line after each offer, and what is said about it."""
+    """Return the line after each offer, and the offer's description."""
     completer = completer_of(desk)
     event = CompleteEvent(completion_requested=asked, text_inserted=not asked)
     found: list[tuple[str, str]] = []

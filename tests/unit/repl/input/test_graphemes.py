@@ -1,4 +1,4 @@
-"""What a person sees as one character is one to the keys."""
+"""A character as people see it is one character to the keys."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def asking_turn(stage: Stage) -> None:
 
 
 async def cancels_from_normal_mode(stage: Stage) -> None:
-    """What was typed last has left `bc` and cancelled nothing; now Esc cancels."""
+    """The last keys left `bc` and cancelled nothing; now Esc cancels."""
     await stage.until(lambda: stage.repl.editor.text == "bc")
     assert stage.intents == []
     stage.type("\x1b")

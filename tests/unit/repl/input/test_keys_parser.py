@@ -12,7 +12,7 @@ BEGIN, END = "\x1b[200~", "\x1b[201~"
 
 
 class Heard:
-    """What a parser made of its input, and a clock that is set by hand."""
+    """A parser's output, and a clock that is set by hand."""
 
     def __init__(self) -> None:
         self.keys: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""What rich is given, and what comes of it: cleaned tokens, rows within their width, code below its
+"""The input of rich and its output: cleaned tokens, rows within their width, code below its
 indent.
 """
 

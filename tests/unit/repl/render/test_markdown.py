@@ -101,8 +101,8 @@ PARTS = st.sampled_from(
 
 
 def outline(text: str) -> list[tuple[str, str, str]]:
-    """What Markdown means, without where lists are opened and closed (slices open one each). Indented code
-    is sliced at its blank lines."""
+    """Return the meaning of Markdown, without the starts and ends of lists (slices open one each). Indented
+    code is sliced at its blank lines."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     return [
         (token.type, part.strip(), token.info)

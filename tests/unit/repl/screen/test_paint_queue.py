@@ -1,4 +1,4 @@
-"""What is printed before the painter has been imported."""
+"""Printing before the painter has been imported."""
 
 from __future__ import annotations
 

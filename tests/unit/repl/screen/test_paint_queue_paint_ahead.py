@@ -63,7 +63,7 @@ class Ahead:
         self.painted.clear()
 
     def shown(self, columns: int, *, unpainted: bool = False) -> list[str]:
-        """What a frame prints."""
+        """Return the text a frame prints."""
         blocks = self.ahead.take(unpainted=unpainted)
         texts = [self.ahead(block, columns) for block in blocks]
         self.ahead.forget(blocks)

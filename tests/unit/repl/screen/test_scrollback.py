@@ -1,4 +1,4 @@
-"""What of the printed blocks is surely on the screen, after everything a terminal does with it."""
+"""The printed blocks that are certainly on the screen, after everything a terminal does with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal is told beside the screen: when, in which words, and to which terminals."""
+"""Titles, bells and notifications: their moments, words and terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which everyday commands run without a question, and which dangerous ones never do."""
+"""Everyday commands that run without a question, and dangerous ones that never do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a delete would hit, what destroys too much, and what uses the network."""
+"""Targets of a delete, commands that destroy too much, and commands that use the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which secret files a list of names or a search takes up, and programs that go on over lines."""
+"""Secret files selected by a list of names or a search, and programs that span lines."""
 
 from __future__ import annotations
 

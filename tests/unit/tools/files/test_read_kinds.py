@@ -38,7 +38,7 @@ def noise(size: tuple[int, int]) -> bytes:
 
 
 async def sent(desk: Desk, data: bytes) -> tuple[str, str, tuple[int, int]]:
-    """What is told, the media type and the size of the picture that reaches the model."""
+    """Return the text, the media type and the size of the picture the model gets."""
     desk.put("p", data)
     result = await desk.call(read_file, path="p")
     image = result.images[0]

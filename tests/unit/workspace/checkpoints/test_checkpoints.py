@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC221 - commands of a few milliseconds, and no loop is shared
-"""What commands change can be taken back, and nothing of the person's is touched."""
+"""Changes of commands can be undone, and the user's own changes stay."""
 
 from __future__ import annotations
 

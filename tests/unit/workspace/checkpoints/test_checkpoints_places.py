@@ -65,7 +65,7 @@ class Watched:
         }
 
     async def shell(self, command: str) -> Taken:
-        """What a command did; the looks before and after touch nothing."""
+        """Return the effect of a command; the snapshots change nothing."""
         before = self.theirs()
         self.calls += 1
         mark = await self.checkpoints.begin(1, f"c{self.calls}", "run_shell")

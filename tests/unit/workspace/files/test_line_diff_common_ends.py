@@ -1,4 +1,4 @@
-"""How far two texts are the same."""
+"""Return the length of the common beginning of two texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task is told when files it has read change under it."""
+"""Notices to a task about changes in files it has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a command's output, for every way it can arrive."""
+"""The kept output of a command, for every way it can arrive."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def tagged(tmp_path: Path) -> Generator[tuple[subprocess.Popen[bytes], Tag, list
 
 
 def plain(process: ProcessInfo | None) -> tuple[int, int, int, int, bool] | None:
-    """What both ways have to agree on; they count time differently."""
+    """Return the fields both ways must agree on; they count time differently."""
     if process is None:
         return None
     return process.pid, process.parent, process.group, process.session, process.alive

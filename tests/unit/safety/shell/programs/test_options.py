@@ -55,7 +55,7 @@ def test_a_table_names_its_operands_and_takes_up_another() -> None:
 
 
 def test_a_program_stands_in_one_place() -> None:
-    """What has a judge of its own must not pass by its options alone; a subcommand is no program."""
+    """A program with its own judge must not pass by its options alone; a subcommand is no program."""
     special = {*FILES, *ARCHIVES, *TEXT, *SEARCH, *SYSTEM, *PACKAGES, *AWK}
     special |= words("sed jq git find env timeout nice stdbuf builtin command time xargs bash sh")
     plain = read_entries("programs.options")

@@ -1,4 +1,4 @@
-"""What is installed and what runs, in archives and packages: options that take the next word, and names that
+"""Installed and executed parts of archives and packages: options that take the next word, and names that
 are none."""
 
 from __future__ import annotations
