@@ -12,6 +12,7 @@ from buddy.agent.formatting import keep_ends
 from buddy.agent.messages import Text, UserPart
 from buddy.agent.tool import ToolError
 from buddy.app.session import Session
+from buddy.extend.agent_profiles import profile_of
 from buddy.extend.command_text import (
     MAX_COMMANDS,
     PlainPiece,
@@ -21,7 +22,9 @@ from buddy.extend.command_text import (
     pieces_of,
 )
 from buddy.extend.definitions import ExtensionFile, read_body
+from buddy.extend.mentions import ExpandedPrompt
 from buddy.safety.policy.rules_loading import rules_of_claude
+from buddy.tasks.task import TaskError
 
 MAX_OUTPUT_CHARS = 30_000
 
@@ -105,3 +108,29 @@ def _model(session: Session, definition: ExtensionFile) -> str:
     """Return the model a file asks for; "" where the person has no profile of that name: a file must not
     choose another company's model."""
     return definition.model if definition.model in session.settings.models else ""
+
+
+async def expand_line(session: Session, task_id: int, line: str) -> ExpandedPrompt:
+    """Expand a prompt that may call a skill or command file by a slash: what a program sends, which has no
+    commands of its own. Raises `TaskError` where the file can't be used."""
+    name, words = split_line(line)
+    if not line.startswith("/") or not name:
+        return await session.expand(task_id, line)
+    await session.extensions.refresh()
+    catalogue = session.extensions.catalogue
+    definition = catalogue.invocable(name)
+    if definition is None:
+        if why := catalogue.why_not(name):
+            raise TaskError(f"/{name} can't be used: {why}")
+        return await session.expand(task_id, line)
+    board = session.board
+    try:
+        ready = await invoke(session, task_id, definition, words)
+        if ready.agent and not board.task(task_id).history:
+            board.work_by(task_id, await asyncio.to_thread(profile_of, catalogue, ready.agent))
+    except ToolError as error:
+        board.forget_allowed(task_id)
+        raise TaskError(str(error)) from error
+    if ready.model and ready.model != board.task(task_id).model:
+        board.change_model(task_id, ready.model)
+    return ExpandedPrompt(ready.parts, ready.notes)

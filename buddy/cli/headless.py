@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 
 from buddy.agent.messages import Usage
+from buddy.app.invocations import expand_line
 from buddy.app.launch import (
     LaunchContext,
     check_yolo,
@@ -126,7 +127,7 @@ async def _run(
         task_id = session.board.focus
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
-        expanded = await session.expand(task_id, prompt) if prompt else NOTHING
+        expanded = await expand_line(session, task_id, prompt) if prompt else NOTHING
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(session.board.task(task_id).model)

@@ -54,7 +54,7 @@ async def hooks(context: Context, argument: str) -> None:
         if hook.scope == "callback"
     ]
     if rows:
-        context.screen.print(TableBlock(("event", "command", "from", ""), tuple(rows)))
+        context.screen.print(TableBlock(("event", "command", "from", "note"), tuple(rows)))
         return
     _say_none(context, "hooks", [file.label for file in hook_files(extensions.places)])
 
@@ -67,7 +67,7 @@ async def _show_files(context: Context, kind: Kind, words: str, *, sign: str) ->
         _say_none(context, words, _labels(extensions.places, kind))
         return
     rows = tuple(_row(one, sign) for one in found)
-    context.screen.print(TableBlock(("name", "what for", "from", ""), rows))
+    context.screen.print(TableBlock(("name", "what for", "from", "note"), rows))
     inactive = sum(one.state != "active" for one in found)
     if inactive:
         context.screen.print(
