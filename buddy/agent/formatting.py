@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """The number with the noun in its form; `plural` where it isn't the noun with an s."""
+    """Return the number with the noun in the right form; `plural` if it is irregular."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
@@ -22,7 +22,7 @@ def describe_calls(count: int, what: str, *, more: bool) -> str:
 
 
 def format_size(count: int) -> str:
-    """A number of bytes, short."""
+    """Format a number of bytes in short form."""
     if count < 1000:
         return f"{count} B"
     for power, unit in enumerate(("kB", "MB", "GB"), 1):
@@ -35,6 +35,6 @@ MOST_DIGITS = 30
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a text of digits is, None for any other text. More digits than anything here can count
-    to are no number either: from 4,300 of them on Python's own conversion is an error."""
+    """Return the number written in a text of digits, None for any other text and for more digits than
+    anything here counts to: from 4,300 on, Python's own conversion fails."""
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -226,7 +226,8 @@ def _stand_in(reply_id: str, call: Call, *, begun: bool) -> ToolMessage:
 
 
 def _not_run(exchange: _Exchange, messages: Sequence[Message]) -> tuple[Call, ...]:
-    """Calls of the last exchange that nothing began, unless the person has said something since."""
+    """Return the calls of the last exchange that were never started, unless the person has sent something
+    since."""
     if messages and isinstance(messages[-1], UserMessage):
         return ()
     return tuple(

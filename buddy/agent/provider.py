@@ -149,7 +149,7 @@ class Provider(Protocol):
 
     @property
     def lane(self) -> str:
-        """The wire format's name."""
+        """Return the wire format's name."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:

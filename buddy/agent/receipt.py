@@ -71,7 +71,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @property
     def missing_check(self) -> str:
-        """The check that is missing, "" when one ran or only prose changed."""
+        """Return the check that is missing, "" when one ran or only prose changed."""
         if self.checks or all(_is_prose(file) for file in self.files):
             return ""
         if self.earlier_checks:

@@ -144,7 +144,7 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolDefinition(self.name, self.description, self.parameters)
 
     def decode(self, text: str) -> msgspec.Struct:
-        """Arguments as written by a model, validated. Raises `ArgumentsError` naming what was expected."""
+        """Validate arguments written by a model. Raises `ArgumentsError` that names what was expected."""
         return decode_arguments(text, self.arguments, self.argument_aliases)
 
 
@@ -161,12 +161,12 @@ def call_title(name: str, arguments: msgspec.Struct | None, tool: Tool | None = 
 
 
 def no_access(_arguments: Any) -> Access:
-    """A call that touches no path."""
+    """Return A call that touches no path."""
     return Access()
 
 
 def any_access(_arguments: Any) -> Access:
-    """A call that may change anything."""
+    """Return A call that may change anything."""
     return Access(anything=True)
 
 

@@ -53,7 +53,7 @@ class Extensions:
 
     @property
     def places(self) -> ExtensionPlaces:
-        """The places extensions come from."""
+        """Return the places extensions come from."""
         return self._places()
 
     def _places(self) -> ExtensionPlaces:

@@ -94,7 +94,7 @@ def _findings(options: Options, launch: LaunchContext) -> Iterator[Finding]:
 
 
 def _sandbox(options: Options, launch: LaunchContext) -> Iterator[Finding]:
-    """The level that works here, by the trial a session makes."""
+    """Return the sandbox level that works here, found by the same trial as a session's."""
     try:
         is_off = read_settings(launch, options).settings.sandbox.level == "off"
     except ConfigError:
@@ -124,7 +124,8 @@ def _settings(options: Options, launch: LaunchContext) -> Iterator[Finding]:
 
 
 def _models_of(server: LocalServer) -> str:
-    """Its models and how one is asked. The port does not tell whose server it is, so it is not named."""
+    """List the models of a local server and how to ask one. The port does not tell which server it is, so it
+    is not named."""
     if not server.models:
         return f"no model yet; with one: buddy -m {server.provider}/MODEL"
     more = ", …" if len(server.models) > SHOWN_MODELS else ""

@@ -345,8 +345,8 @@ _NO_VARIABLES = ("models", "mcp_servers", "rule")
 
 
 def _from_environment(environment: Mapping[str, str], merged: Table, warnings: list[str]) -> Table:
-    """Settings of `BUDDY_MODEL`, `BUDDY_PERMISSION_MODE`, `BUDDY_<SECTION>_<KEY>` and
-    `BUDDY_MODELS_<NAME>_<KEY>`, converted to their types. Any other `BUDDY_…` is a warning."""
+    """Read `BUDDY_MODEL`, `BUDDY_PERMISSION_MODE`, `BUDDY_<SECTION>_<KEY>` and `BUDDY_MODELS_<NAME>_<KEY>`,
+    converted to their types. Warn about any other `BUDDY_…`."""
     given = sorted(name for name in environment if name.startswith(PREFIX) and name not in SET_BY_BUDDY)
     if not given:
         return {}

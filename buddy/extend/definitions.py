@@ -60,7 +60,7 @@ class ExtensionFile(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The folder a skill's other files are relative to."""
+        """Return the folder a skill's other files are relative to."""
         return os.path.dirname(self.path)
 
     @property

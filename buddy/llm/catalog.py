@@ -278,7 +278,7 @@ class _Rows(Mapping[str, ModelInfo]):
         self._read: dict[str, ModelInfo] = {}
 
     def __getitem__(self, key: str) -> ModelInfo:
-        """Raises `KeyError`, and `ValueError` where a number of the row is none."""
+        """Return a row. Raises `KeyError`, and `ValueError` for an invalid number in it."""
         if key not in self._read:
             self._read[key] = _model(self._written[key])
         return self._read[key]
@@ -298,7 +298,7 @@ def _split(provider: str, line: str) -> _Row:
 
 
 def _names(rows: list[_Row]) -> dict[str, str]:
-    """Ids first, then bare names and aliases; of several rows with one name that of its maker."""
+    """Return ids, bare names and aliases with their rows; of several rows with one name, the maker's wins."""
     rank = {provider: place for place, provider in enumerate(OWN_MODELS_FIRST)}
     names = {row.id.lower(): row.id for row in rows}
     for row in sorted(rows, key=lambda row: (rank.get(row.provider, len(rank)), row.id)):

@@ -107,7 +107,7 @@ def _read_text(text: str) -> ErrorBody:
 
 
 def _read_page(text: str) -> ErrorBody:
-    """A web page: only its title is told, and its words are not evidence of anything else."""
+    """Read a web page: only its title is reported, and its words are no evidence for anything."""
     found = re.search(TITLE, text, re.IGNORECASE | re.DOTALL)
     title = " ".join(re.sub(r"<[^>]*>", " ", found[2]).split())[:120] if found else ""
     said = (

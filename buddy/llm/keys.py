@@ -154,7 +154,7 @@ class KeyResolver:
         return not (source.literal or source.command or source.file or source.env or source.default_env)
 
     def forget(self, refused: str) -> None:
-        """A provider refused this key: where it is the answer that is kept, the next call asks again."""
+        """Drop a key the provider refused, so that the next call reads it again."""
         if self._kept == refused:
             self._kept = None
 
@@ -209,7 +209,8 @@ class KeyResolver:
         return ""
 
     async def _from_keyring(self, keyring: Callable[[str], str]) -> str:
-        """A keyring may ask the desktop, and wait for the person, or for a service that never answers."""
+        """Read the keyring, which may ask the desktop and wait for the user or for a service that never
+        answers."""
         within_s = min(self._timeout_s, OPTIONAL_TIMEOUT_S) if self.is_optional else self._timeout_s
         answer: Future[str] = Future()
         # A daemon, unlike the loop's own threads: who leaves does not wait for it.
@@ -230,7 +231,7 @@ class KeyResolver:
 
 
 def _ask(keyring: Callable[[str], str], provider: str, answer: Future[str]) -> None:
-    """In a thread. The answer stays there when nobody waits for it any more."""
+    """Run the key command in a thread; its late answer is dropped when nobody waits any more."""
     if answer.set_running_or_notify_cancel():  # otherwise nobody waits already
         answer.set_result(keyring(provider))
 

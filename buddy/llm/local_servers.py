@@ -29,7 +29,7 @@ class LocalAddress(msgspec.Struct, frozen=True):
 
     @property
     def base_url(self) -> str:
-        """Its address for the direct lane."""
+        """Return its address for the direct lane."""
         return f"http://{self.host}:{self.port}/v1"
 
 
@@ -210,7 +210,7 @@ def _ollama_context(shown: Mapping[str, Any]) -> int:
 
 @asynccontextmanager
 async def _time_limit(host: str, within_s: float) -> AsyncGenerator[None]:
-    """A time limit whose end is a `ProviderError`."""
+    """Limit the time; the end of it is a `ProviderError`."""
     try:
         async with asyncio.timeout(within_s):
             yield
@@ -223,7 +223,7 @@ async def _get_listing(client: HttpClient, url: str, headers: Mapping[str, str],
 
 
 async def _get_or_nothing(client: HttpClient, url: str, headers: Mapping[str, str], host: str) -> Any:
-    """An answer only some servers give."""
+    """Request an answer that only some servers have."""
     try:
         return await _get_listing(client, url, headers, host)
     except ProviderError:

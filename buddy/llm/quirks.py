@@ -152,7 +152,7 @@ def chat_quirks(host: str, model: str) -> ChatQuirks:
 
 
 def anthropic_quirks(host: str, model: str) -> AnthropicQuirks:
-    """The same for the Anthropic format."""
+    """Return the quirks of a model in the Anthropic format."""
     return _apply(AnthropicQuirks(), ANTHROPIC, host, model)
 
 

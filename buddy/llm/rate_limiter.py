@@ -54,7 +54,7 @@ class Account(Protocol):
     """The one in use."""
 
     async def resolve(self) -> str:
-        """The one for the next request. Raises `ProviderError`."""
+        """Return the key for the next request. Raises `ProviderError`."""
         ...
 
 
@@ -135,7 +135,7 @@ class Governor:
             raise
 
     def confirm(self, ticket: Ticket) -> None:
-        """The request got its first piece: there is room."""
+        """Note that the request got its first piece: there is room."""
         self._unconfirmed.discard(ticket)
         if not self._is_closed:
             self._room += 1
@@ -148,8 +148,8 @@ class Governor:
         self._let_go()
 
     def refuse(self, ticket: Ticket, retry_after_s: float | None, kind: ErrorKind = "rate_limit") -> None:
-        """The request met a rate limit or an overload. Requests sent before a refusal was known don't make
-        our own delay grow."""
+        """Note a rate limit or an overload. Requests sent before a refusal was known don't increase the
+        delay."""
         if retry_after_s is not None and retry_after_s > LONGEST_HOLD_S:
             retry_after_s = None
         self._refused_with = kind
@@ -170,7 +170,7 @@ class Governor:
         self._let_go()
 
     def give_back(self, ticket: Ticket) -> None:
-        """The request ended without telling anything about room: another error, a cancellation."""
+        """Note that the request ended without telling about room: another error, a cancellation."""
         self._unconfirmed.discard(ticket)
         self._let_go()
 
@@ -195,12 +195,13 @@ class Governor:
                 waiter.held(wait_s, self._refused_with)
 
     def _has_room(self) -> bool:
-        """Requests of before the last refusal don't count: their answers may take minutes."""
+        """Tell whether there is room. Requests from before the last refusal don't count: their answers may
+        take minutes."""
         current = sum(1 for ticket in self._unconfirmed if ticket.epoch == self._epoch)
         return current < (1 if self._is_closed and not self._is_probed else self._room)
 
     def _next_waiter(self) -> _Waiter:
-        """The foreground first, then by age."""
+        """Return the next waiter, foreground first, then by age."""
         waiter = next((one for one in self._waiting if one.is_foreground()), self._waiting[0])
         self._waiting.remove(waiter)
         return waiter

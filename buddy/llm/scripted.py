@@ -130,7 +130,7 @@ class ScriptedProvider:
 
     @property
     def lane(self) -> str:
-        """The wire format's name."""
+        """Return the wire format's name."""
         return "scripted"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:

@@ -126,7 +126,7 @@ class _StreamWatch:
         self._look_at(self._deadline()[0])
 
     def resume(self) -> None:
-        """The consumer wants the next piece: the time it was busy is nobody's stall."""
+        """Continue when the consumer wants the next piece: the time it was busy is not a stall."""
         away = self._timer.time() - self._noted_at
         self._noted_at += away
         self._content_at += away
@@ -141,7 +141,7 @@ class _StreamWatch:
             self._look_at(self._deadline()[0])
 
     def note(self, delta: ModelDelta) -> None:
-        """A piece arrived."""
+        """Note that a piece arrived."""
         self._waiting = False
         self._noted_at = self._timer.time()
         if type(delta) is not Alive:
@@ -152,7 +152,7 @@ class _StreamWatch:
             self._is_asleep = True
 
     def stop(self) -> None:
-        """The stream is over."""
+        """Note that the stream is over."""
         self._waiting = False
         self._handle.cancel()
 

@@ -57,7 +57,7 @@ class Context(msgspec.Struct, frozen=True):
 
     @property
     def board(self) -> TaskBoard:
-        """The task board."""
+        """Return the task board."""
         return self.session.board
 
     @property

@@ -53,7 +53,7 @@ def _named(tree: str, text: str, home: str, *, is_path: bool) -> Iterator[str]:
 
 
 def _settings(path: str, home: str, depth: int = 0) -> tuple[tuple[bool, str], ...]:
-    """The values of a file's settings that start programs; in front of each, whether it is a path alone."""
+    """Yield the settings of a file that start programs, each with whether it is only a path."""
     try:
         state = os.stat(path)
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def _settings(path: str, home: str, depth: int = 0) -> tuple[tuple[bool, str], .
 
 @lru_cache(64)
 def _read(path: str, *_state: int) -> tuple[tuple[str, str], ...]:
-    """The settings of a file that start programs, as they were when it had this state."""
+    """Read the settings of a file that start programs, for this state of the file."""
     text = read_regular(path, _MAX_CONFIG_BYTES).decode("utf-8-sig", errors="replace")
     return tuple((name, value) for name, value in parse_settings(text) if starts_program(name, value))
 
@@ -93,7 +93,7 @@ def parse_settings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """A value, and where the next line begins. Blanks behind a value are cut, outside of quotes."""
+    """Return a value and the start of the next line. Trailing blanks outside quotes are cut."""
     kept, length, is_quoted = "", 0, False
     while at < len(text) and text[at] != "\n":
         char = text[at]

@@ -126,8 +126,8 @@ def _read_by_git(cwd: str, work_tree: str, git_dir: str) -> Iterator[str]:
 def ignore_files_that_wait(
     cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int = MAX_ENTRIES
 ) -> Iterator[str]:
-    """Pipes, sockets and devices with one of these names in the folders from `cwd` upwards and beneath the
-    roots, where search programs and git read such files. The look ends after `max_entries`."""
+    """Find pipes, sockets and devices with one of these names in the folders above `cwd` and beneath the
+    roots, where search programs and git would read such files and wait. Ends after `max_entries`."""
     return filter(_waits, _ignore_files(cwd, roots, names, max_entries))
 
 
@@ -317,8 +317,8 @@ def _holds(index: str, sought: bytes) -> bool:
 
 @contextmanager
 def _map_file(index: str) -> Generator[mmap.mmap | None]:
-    """The bytes of a file; None where there is none, or an empty one. Never waits: a pipe may stand in the
-    file's place."""
+    """Return the bytes of a file, None for a missing or empty one. Never blocks: a pipe may be in the file's
+    place."""
     try:
         descriptor = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:

@@ -244,7 +244,7 @@ class Boundary(msgspec.Struct, frozen=True):
 
     @property
     def trees(self) -> tuple[str, ...]:
-        """Every folder whose programs are the project's own: the workspace, and the main tree of a
+        """Return every folder whose programs are the project's own: the workspace, and the main tree of a
         worktree."""
         return (self.root, *self.extra, *((self.main,) if self.main else ()))
 

@@ -438,8 +438,8 @@ def _listed(text: str, names: Sequence[tuple[str, str]], base: str) -> str:
 
 
 def _system(text: str, workspace: Sequence[str]) -> str:
-    """As `_listed`, but a workspace that itself lies in a system folder (/usr/src/app in a container) is a
-    workspace."""
+    """Do the same as `_listed`, but a workspace inside a system folder (/usr/src/app in a container) counts
+    as a workspace."""
     for name, reason in SYSTEM_ROOTS:
         if text.startswith(name) and _beneath(text, name):
             homes = [root for root in map(_folded, workspace) if _beneath(root, name)]

@@ -172,8 +172,9 @@ def _replacement(code: int) -> int | str | None:
 
 @cache
 def _unusual() -> re.Pattern[str]:
-    """Anything but printable ASCII, line ends and the letters and signs of the commonest scripts, none of
-    which is a mark or invisible. Compiled at first need: it takes 5 ms, and plain ASCII never asks."""
+    """Return a pattern for everything but printable ASCII, line ends and the letters and signs of common
+    scripts, none of which is a mark or invisible. Compiled on first use: it takes 5 ms, and plain ASCII never
+    needs it."""
     common = (
         "\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u037a-\u037f\u0384-\u038a\u038e-\u03a1\u03a3-\u0482\u048a-\u052f"
         "\u05d0-\u05ea\u0620-\u064a\u0904-\u0939\u0e01-\u0e30\u0e40-\u0e46\u1e00-\u1f15\u2010-\u2027\u2030-\u205e"
@@ -267,7 +268,7 @@ class Sanitiser:
         return head + self._fold_inside(body[:first]) + self._blank(body[first:])
 
     def _fold_inside(self, text: str) -> str:
-        """Runs of blank lines with something on both sides."""
+        """Fold runs of blank lines between other lines."""
         return _long_run(self._blank_lines).sub(self._fold_run, text) if "\n" in text else text
 
     def _fold_run(self, run: re.Match[str]) -> str:
@@ -276,7 +277,7 @@ class Sanitiser:
         return folded
 
     def _blank(self, text: str) -> str:
-        """Spaces and line ends of an open run: passed on up to the limit, then counted."""
+        """Pass on spaces and line ends of an open run up to the limit, then count them."""
         room = self._blank_lines + 1 - self._line_ends
         parts = text.split("\n", room)
         if len(parts) <= room:

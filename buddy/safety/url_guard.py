@@ -109,12 +109,12 @@ class JudgedAddress(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The address as it is asked for."""
+        """Return the address as it is requested."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
     def shown(self) -> str:
-        """The address for people: the name in punycode, odd characters visible."""
+        """Return the address for people: the name in punycode, odd characters visible."""
         return visible(self.url)
 
 

@@ -169,12 +169,12 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """Return the bytes on the disk."""
         return self._appender.end
 
     @property
     def path(self) -> str:
-        """The path of the journal."""
+        """Return the path of the journal."""
         return self._appender.path
 
     def append(

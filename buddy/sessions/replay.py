@@ -160,7 +160,7 @@ class Replay:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The notes that no recorded message carries yet."""
+        """Return the notes that no recorded message carries yet."""
         return self._state.notes
 
     def waiting(self, task_id: int) -> QueueChanged:

@@ -51,17 +51,17 @@ class OpenSession:
 
     @property
     def session_id(self) -> str:
-        """The session's id."""
+        """Return the session's id."""
         return self.writer.session_id
 
     @property
     def seal(self) -> Seal:
-        """The key that seals the session's undo log and checkpoints."""
+        """Return the key that seals the session's undo log and checkpoints."""
         return self.writer.seal
 
     @property
     def directory(self) -> str:
-        """Its folder."""
+        """Return its folder."""
         return self.writer.directory
 
     @property

@@ -85,22 +85,22 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str:
-        """The session's id."""
+        """Return the session's id."""
         return self.header.session_id
 
     @property
     def seal(self) -> Seal:
-        """The key that seals what this session keeps."""
+        """Return the key that seals what this session keeps."""
         return self._signer.session_seal(self.session_id, self.header.workspace)
 
     @property
     def workspace_seal(self) -> Seal:
-        """The key that seals what all sessions of this workspace share."""
+        """Return the key that seals what all sessions of this workspace share."""
         return self._signer.workspace_seal(self.header.workspace)
 
     @property
     def save_state(self) -> SaveState:
-        """The state of saving."""
+        """Return the state of saving."""
         return self.journal.state
 
     def state(self) -> SessionState:
@@ -109,7 +109,7 @@ class SessionWriter:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The notes that wait for a prompt, or for the message that carries them to be recorded."""
+        """Return the notes that wait for a prompt, or for the message that carries them to be recorded."""
         return self._replay.notes
 
     def record_header(self) -> Saved:
@@ -196,7 +196,7 @@ class SessionWriter:
         return self._record("job", job, task_id)
 
     def record_budget(self, budget: BudgetSet, task_id: int = 0) -> Saved:
-        """Limits of a task, or (0) of the session."""
+        """Record the limits of a task, or of the session (0)."""
         return self._record("budget", budget, task_id)
 
     def record_focus(self, task_id: int) -> Saved:

@@ -60,7 +60,7 @@ class TestWindows:
     async def wait_for_tests(
         self, task_id: int, root: str, tool: Tool, access: Access, progress: Callable[[str], None]
     ) -> None:
-        """Before a call that writes files, wait until no other task's tests run, or the time limit is over.
+        """Wait, before a call that writes files, until no other task's tests run or the time limit is over.
         Commands do not wait: most of them only read."""
         others = self._others(task_id, root)
         if not others or not access.writes or access.anything or tool.runs_tests:

@@ -128,7 +128,7 @@ class TaskWorkspaces:
         return (UserMessage(self._parts.clock.new_id(), (Text(text),), "instructions"),)
 
     async def prepare(self, task: Task) -> str:
-        """Before a turn, recreate the task's worktree if it was removed unchanged; return a notice for the
+        """Recreate the task's worktree before a turn if it was removed unchanged; return a notice for the
         person. Raises `TaskError` when it is gone otherwise."""
         tree = task.workspace.worktree
         if tree is None or not self._was_removed(task, tree):
@@ -151,8 +151,8 @@ class TaskWorkspaces:
         return bool(missing)
 
     async def clean_up_after(self, task: Task) -> str:
-        """After a turn, note what it left in its worktree, and remove an unchanged worktree unless the task
-        is in the foreground. Return a notice about the removal, "" otherwise."""
+        """Note after a turn what it left in its worktree, and remove an unchanged worktree unless the task is
+        in the foreground. Return a notice about the removal, "" otherwise."""
         task.worktree_state = ""
         tree = task.workspace.worktree
         if tree is None or self.parts().trees.missing(tree):

@@ -153,7 +153,7 @@ class Questions:
         )
 
     def withdraw(self, task_id: int) -> None:
-        """The task's questions are void: the person sent new instructions instead."""
+        """Withdraw the task's questions: the user sent new instructions instead."""
         for one in list(self._open.values()):
             if one.task_id == task_id:
                 del self._open[one.number]

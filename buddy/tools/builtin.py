@@ -85,8 +85,8 @@ def is_offered(tool: Tool, model: str, only: Collection[str] | None, never: Coll
 def offered(
     tools: ToolRegistry, model: str, only: Collection[str] | None = None, never: Collection[str] = ()
 ) -> ToolRegistry:
-    """The tools of a task on this model. Where one of the two ways to edit is switched off, the other is
-    offered to every model."""
+    """Return the tools of a task on this model. If one of the two ways to edit is switched off, every model
+    gets the other."""
     both = tools.get("edit_file") is not None and tools.get("apply_patch") is not None
     return ToolRegistry(
         tool

@@ -54,20 +54,20 @@ class ArgumentsSoFar:
 
     @property
     def path(self) -> str:
-        """The file the call is about; "" until it is known."""
+        """Return the file the call is about, "" while unknown."""
         return self._read().path
 
     @property
     def part(self) -> Part | None:
-        """The part whose text arrives; None where nothing known has begun."""
+        """Return the part whose text is arriving, None before a known one has started."""
         return self._read().part
 
     def end(self) -> str:
-        """The end of the text that is arriving, or of the arguments as they are where none was found."""
+        """Return the end of the arriving text, or of the raw arguments if there is none."""
         return self._read().text[-KEPT_CHARS:]
 
     def lines(self) -> int:
-        """The number of lines of that text so far; one that was only begun by a line end does not count."""
+        """Return the number of lines of that text so far; a line end alone does not start a new one."""
         text = self._read().text
         return text.count("\n") + (text != "" and not text.endswith("\n"))
 
@@ -101,7 +101,7 @@ def _known(arguments: str) -> _Read:
 
 
 def _strings(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """All strings, in order, with the keys they belong to."""
+    """Yield all strings, in order, with their keys."""
     match value:
         case str():
             yield key, value

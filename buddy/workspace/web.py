@@ -193,7 +193,8 @@ def _is_text_subtype(minor: str) -> bool:
 
 
 def _same_place(judged: JudgedAddress, following: JudgedAddress) -> bool:
-    """The same host, give or take "www.", not from https back to http, on the usual port or the same."""
+    """Tell whether a redirect stays at the same host, give or take "www.", not from https to http, on the
+    usual or the same port."""
     if judged.host.removeprefix("www.") != following.host.removeprefix("www."):
         return False
     if (judged.scheme, following.scheme) == ("https", "http"):

@@ -68,7 +68,7 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The handler in one line."""
+        """Return the handler in one line."""
         return self.handler.command if isinstance(self.handler, CommandHook) else "callback"
 
 

@@ -202,17 +202,17 @@ class EntryPoint(Protocol):
 
     @property
     def name(self) -> str:
-        """The tool's name in its package's metadata."""
+        """Return the tool's name in its package's metadata."""
         ...
 
     @property
     def value(self) -> str:
-        """The place of the object, `module:attribute`."""
+        """Return the place of the object, `module:attribute`."""
         ...
 
     @property
     def dist(self) -> Any:
-        """Its distribution, None when unknown."""
+        """Return its distribution, None when unknown."""
         ...
 
     def load(self) -> Any:

@@ -122,7 +122,7 @@ class AnthropicDecoder:
             self._reason = REASONS.get(str(reason), "stop")
 
     def _usage(self, counts: Mapping[str, Any]) -> Pieces:
-        """Counts of the end complete those of the start; both together are the reply's."""
+        """Combine the counts of start and end into the reply's."""
         self._counts.update({key: value for key, value in counts.items() if value is not None})
         if not counts:
             return ()
@@ -208,7 +208,7 @@ class AnthropicDecoder:
 
 
 def _whole_input(block: _Block) -> Pieces:
-    """Some servers put the whole input into the start and send no deltas."""
+    """Take the input from the start event: some servers put all of it there and send no deltas."""
     given = block.start.get("input")
     return (CallPiece(block.number, "", "", dumps(given).decode(), complete=True),) if given else ()
 
@@ -230,7 +230,7 @@ def _index(data: Mapping[str, Any]) -> int:
 
 
 def _fragment(given: Any) -> str:
-    """Arguments in JSON text; some servers give them as what they are."""
+    """Return arguments as JSON text; some servers send them as objects."""
     return dumps(given).decode() if isinstance(given, dict) else string(given)
 
 

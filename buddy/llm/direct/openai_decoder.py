@@ -170,7 +170,7 @@ class ThinkTags:
         return text
 
     def _inside(self, text: str, pieces: list[TextPiece | ThinkingPiece]) -> str:
-        """Reasoning up to the closing tag; the rest of the text comes back."""
+        """Take reasoning up to the closing tag and return the rest of the text."""
         end = text.find(self._closing)
         if end >= 0:
             self._state = "after"
@@ -337,7 +337,7 @@ class ChatDecoder:
                     out.append(ThinkingPiece(text))
 
     def _thinking_block(self, block: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
-        """A piece of a signed block of Anthropic's behind a LiteLLM proxy; the signature completes it."""
+        """Take a piece of a signed Anthropic block from a LiteLLM proxy; the signature completes it."""
         self._has_blocks = True
         if block.get("type") == "redacted_thinking":
             self._block += 1
@@ -405,7 +405,7 @@ def _call(call: Mapping[str, Any]) -> CallPiece:
 
 
 def _reasoning_text(value: Any) -> str:
-    """Reasoning as a string, or as objects and lists around one."""
+    """Return reasoning text, given as a string or as objects and lists around one."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

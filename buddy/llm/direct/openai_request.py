@@ -134,7 +134,7 @@ class ChatWire:
         return {"role": "tool", "tool_call_id": self._id(message.call_id), "content": content}
 
     def _with_pictures(self, history: Sequence[Message]) -> list[Message]:
-        """Pictures of tool results in a user message behind the last result: a tool message holds only
+        """Move pictures of tool results into a user message after the last result: a tool message holds only
         text."""
         out: list[Message] = []
         last: ToolMessage | None = None
@@ -152,7 +152,7 @@ class ChatWire:
         return out
 
     def _picture_message(self, after: str, pictures: Sequence[Image]) -> UserMessage:
-        """The same record every turn, so that its bytes are kept."""
+        """Return the same record every turn, so that its encoded bytes can be reused."""
         known = self._pictures.get(after)
         if known is None or len(known.parts) != len(pictures) + 1:
             known = UserMessage(f"pictures-{after}", (Text(PICTURES_FOLLOW), *pictures), "note")
@@ -177,7 +177,7 @@ class ChatWire:
         return out
 
     def _merge_neighbours(self, history: Sequence[Message]) -> list[bytes]:
-        """Neighbouring messages of one role as one, for templates that insist on alternation."""
+        """Merge neighbouring messages of one role, for templates that require alternation."""
         out: list[bytes] = []
         for role, group in groupby(history, key=type):
             messages = list(group)
@@ -248,7 +248,7 @@ class ChatWire:
 
 
 def _thinking_blocks(reply: AssistantMessage) -> list[dict[str, Any]]:
-    """Anthropic's signed blocks, which a LiteLLM proxy gave and wants back before a tool round."""
+    """Return Anthropic's signed blocks, which a LiteLLM proxy sent and needs back before a tool round."""
     out: list[dict[str, Any]] = []
     for part in reply.parts:
         if isinstance(part, Thinking) and part.opaque.get("type") == "redacted_thinking":
@@ -275,7 +275,7 @@ def _effort(quirks: ChatQuirks, effort: str) -> dict[str, Any]:
 
 
 def _user_content(parts: Sequence[Any]) -> str | list[dict[str, Any]]:
-    """Text as one string; with pictures a list, because only a list can hold them."""
+    """Return text as one string, or a list with pictures: only a list can hold them."""
     texts = [part.text for part in parts if not isinstance(part, Image) and part.text.strip()]
     pictures = [_picture(part) for part in parts if isinstance(part, Image)]
     if not pictures:

@@ -351,7 +351,8 @@ class ReplyReader:
 
 
 def web_page(content: bytes, provider: str) -> ProviderError:
-    """A web page where an answer was expected: a captive portal, a gateway, or a wrong address."""
+    """Build the error for a web page instead of an answer: a captive portal, a gateway, or a wrong
+    address."""
     said = (
         classify(0, {}, content, provider).message.partition("): ")[2]
         or "a web page came instead of an answer"

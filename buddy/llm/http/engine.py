@@ -165,7 +165,7 @@ class Engine:
             await self._pool.aclose()
 
     async def release(self, answer: EngineAnswer) -> None:
-        """The answer is over."""
+        """End the use of the connection after the answer."""
         self._answers.discard(answer)
         if self._is_closed:
             await self.aclose()
@@ -284,7 +284,7 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
         return _LimitedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        """Facts about the connection."""
+        """Return facts about the connection."""
         return self._is_readable() if info == "is_readable" else self._inner.get_extra_info(info)
 
     def _is_readable(self) -> bool:
@@ -332,7 +332,8 @@ class HeadGauge:
 
 
 def _is_asked_for(response: httpcore2.Response) -> bool:
-    """False for an answer on a kept connection that was there before the request: it belongs to nobody."""
+    """Return False for an answer that was on a kept connection before the request: it belongs to no
+    request."""
     stream = _stream_of(response)
     return not isinstance(stream, _LimitedStream) or stream.is_heard
 

@@ -15,8 +15,8 @@ from buddy.agent.provider import ProviderError
 
 
 def unreachable(error: BaseException, host: str, *, address: str = "", proxy: str = "") -> ProviderError:
-    """No answer at all: the request could not be sent, or nothing came back. `address` is the host with its
-    port, where it is known."""
+    """Build the error for no answer: the request could not be sent, or nothing came back. `address` is the
+    host with its port, if known."""
     if proxy:
         return _behind_proxy(error, host, proxy)
     for cause in _causes(error):
@@ -56,7 +56,8 @@ def unreachable(error: BaseException, host: str, *, address: str = "", proxy: st
 
 
 def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
-    """Through a proxy nobody can say whose fault it was, except where the name or the port is the proxy's."""
+    """Build the error for a failure behind a proxy, which is the proxy's only when its name or port is at
+    fault."""
     reasons = {type(cause).__name__: cause for cause in _causes(error)}
     certificate = reasons.get("SSLCertVerificationError")
     if certificate is not None:
@@ -72,17 +73,18 @@ def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
 
 
 def broken_answer(error: BaseException, host: str) -> ProviderError:
-    """The answer broke off after it had begun."""
+    """Build the error for an answer that broke off."""
     return ProviderError("cut", f"the connection to {host} broke while the answer arrived ({_reason(error)})")
 
 
 def unusable_answer(error: BaseException, host: str) -> ProviderError:
-    """The bytes are no answer of a model server; asking again would bring the same."""
+    """Build the error for bytes that are no answer of a model server; a repetition would not help."""
     return ProviderError("server", f"{host} gave an unusable answer: {error}", retryable=False)
 
 
 def redirect_error(location: str, host: str, status: int) -> ProviderError:
-    """A redirect is never followed: it would take the key and the conversation to another address."""
+    """Build the error for a redirect, which is never followed: it would take the key and the conversation to
+    another address."""
     return ProviderError(
         "not_found",
         f"{host} redirects to {location}: expected an answer; "

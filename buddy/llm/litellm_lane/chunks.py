@@ -192,7 +192,7 @@ class ChunkReader:
                 return
 
     def _thinking_block(self, block: Mapping[str, Any], out: list[ModelDelta]) -> None:
-        """A piece of a signed block; its signature completes it, so what follows is another block."""
+        """Take a piece of a signed block; its signature completes it, and what follows is another block."""
         self._switch("thinking")
         if block.get("type") == "redacted_thinking":
             out.append(ThinkingPiece("", self._block, opaque=dict(block)))
@@ -206,7 +206,7 @@ class ChunkReader:
             self._block += 1
 
     def _keep(self, delta: Any) -> None:
-        """Fields of the whole message that go back as they came."""
+        """Keep fields of the whole message that must be sent back unchanged."""
         for field in ECHOED_ON_MESSAGES:
             value = getattr(delta, field, None)
             if value:

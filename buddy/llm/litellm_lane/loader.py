@@ -145,9 +145,9 @@ class LitellmLibrary:
 
 
 def disarm_destructor(handlers: Any) -> None:
-    """The destructor of its HTTP handlers imports a module. At interpreter exit that waits for ever for an
-    import lock (seen in every other exit), and what it would dispose of is an aiohttp session, which
-    `configure` rules out."""
+    """Disable the destructor of litellm's HTTP handlers. It imports a module, which at interpreter exit can
+    deadlock on an import lock (seen in every other exit); the aiohttp session it would close is ruled out by
+    `configure`."""
     handlers.AsyncHTTPHandler._dispose_wrapped_aiohttp_session = _dispose_of_nothing  # noqa: SLF001 - as above
 
 
@@ -156,7 +156,7 @@ def _dispose_of_nothing(_handler: Any) -> None:
 
 
 def configure(module: Any) -> None:
-    """Settings that make litellm a quiet library."""
+    """Set litellm up as a quiet library."""
     module.suppress_debug_info = True
     module.drop_params = True
     # httpx keeps one behaviour for proxies, certificates and closing; aiohttp leaves sessions open.
@@ -180,4 +180,4 @@ def configure(module: Any) -> None:
 
 
 def _no_accounting(*_args: Any, **_kwargs: Any) -> None:
-    """Stands in for litellm's `stream_chunk_builder`."""
+    """Replace litellm's `stream_chunk_builder`."""

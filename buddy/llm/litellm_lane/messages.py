@@ -90,7 +90,7 @@ def _image(image: Image) -> Wire:
 
 
 def _pictures(images: Sequence[Image]) -> Wire:
-    """Pictures of tool results, as a user message: few providers take them inside a result."""
+    """Return pictures of tool results as a user message: few providers accept them inside a result."""
     return {
         "role": "user",
         "content": [{"type": "text", "text": "Images of the tool results above:"}, *map(_image, images)],
@@ -125,7 +125,7 @@ def _assistant(message: AssistantMessage) -> list[Wire]:
 
 
 def _thinking(part: Thinking) -> list[Wire]:
-    """Anthropic's blocks: signed thinking and redacted thinking; unsigned reasoning is never sent back."""
+    """Return Anthropic's signed and redacted blocks; unsigned reasoning is never sent back."""
     if part.opaque.get("type") == "redacted_thinking":
         return [dict(part.opaque)]
     if part.signature:

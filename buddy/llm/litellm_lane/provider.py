@@ -107,7 +107,7 @@ class LitellmProvider:
 
     @property
     def lane(self) -> str:
-        """The wire format's name."""
+        """Return the wire format's name."""
         return litellm_messages.LANE
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
@@ -181,8 +181,8 @@ class LitellmProvider:
         return arguments
 
     def _model(self, name: str, litellm: Any) -> str:
-        """litellm's name. With a base url an unknown first part is a name of the person's own: the server
-        speaks OpenAI's protocol and is asked for the part after the slash."""
+        """Return litellm's name of the model. With a base url, an unknown first part is the user's own name:
+        the server speaks OpenAI's protocol and gets the part after the slash."""
         provider, slash, rest = name.partition("/")
         known = {str(getattr(one, "value", one)) for one in litellm.provider_list}
         if self._base_url and (not slash or provider not in known):

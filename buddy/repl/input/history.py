@@ -34,7 +34,8 @@ class LineHistory(History):
         self._unread = iter(self.load_history_strings())
 
     async def load(self) -> AsyncGenerator[str, None]:
-        """Entries, newest first: some at once, for an arrow that was typed ahead, the rest between keys."""
+        """Yield entries, newest first: some at once, for an arrow that was typed early, the rest between
+        keys."""
         for count, entry in enumerate(self._entries(), 1):
             yield entry
             if count % AT_ONCE == 0:

@@ -195,7 +195,7 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: KeyFacts) -> K
 
 
 def _add_vi_characters(made: KeyBindings, editing: Filter) -> None:
-    """vi's keys for single characters: prompt_toolkit's count code points."""
+    """Replace vi's keys for single characters: prompt_toolkit's count code points."""
 
     def cut(event: KeyPressEvent) -> None:
         buffer = event.current_buffer

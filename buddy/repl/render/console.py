@@ -136,7 +136,7 @@ def _shows_text_only(*styles: str) -> bool:
 
 @lru_cache(512)
 def sgr_change(before: str, after: str) -> str:
-    """The shortest sequence from one style to another, both as SGR parameters, "" for none."""
+    """Return the shortest sequence from one style to another, both as SGR parameters, "" for none."""
     whole = f"0;{after}" if before and after else after
     old, new = _sgr_parts(before), _sgr_parts(after)
     ends = {_SGR_ENDS.get(key, key) for key in old.keys() - new.keys()}

@@ -109,7 +109,7 @@ class MarkdownStream:
 
     @property
     def tail(self) -> str:
-        """The source that is still open."""
+        """Return the source that is still open."""
         self._absorb()
         return "".join(self._open) + self._line
 
@@ -143,7 +143,7 @@ class MarkdownStream:
 
     @property
     def open_chars(self) -> int:
-        """The length of what is still open."""
+        """Return the length of what is still open."""
         return sum(map(len, self._open)) + len(self._line) + self._unabsorbed
 
     def _absorb(self) -> None:

@@ -212,7 +212,7 @@ def inline_lines(inline: Token, style: str) -> list[Line]:
 
 
 def _write_target(lines: list[Line], href: str, row: int, column: int) -> None:
-    """A link's target behind its label, unless the label says the same."""
+    """Write a link's target after its label, unless the label is the same."""
     spans = lines[row][column:] + [span for line in lines[row + 1 :] for span in line]
     label = "".join(text for _style, text in spans)
     if href and href not in (label, f"mailto:{label}"):

@@ -278,8 +278,8 @@ def _apart(cell: str) -> str:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """Text as bytes of the terminal. What the encoding does not hold is replaced: common signs by one that
-    looks like them, of the same width, all else by a question mark."""
+    """Encode text for the terminal. Characters it lacks are replaced: common signs by a similar one of the
+    same width, others by a question mark."""
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:

@@ -87,7 +87,8 @@ class FirstPrint:
             self._warming.add_done_callback(self._is_warm)
 
     def _is_warm(self, warming: asyncio.Future[None]) -> None:
-        """An error is not lost: drawing the blocks meets it again, and ends the screen in order."""
+        """Tell whether the painter is imported. An error is not lost: drawing the blocks meets it again and
+        ends the screen in order."""
         if not warming.cancelled():
             warming.exception()
             self.flush()
@@ -312,7 +313,7 @@ class PaintAhead:
         self._thread.add_done_callback(partial(self._is_painted, block, columns))
 
     def _is_painted(self, block: Block, columns: int, thread: asyncio.Future[str]) -> None:
-        """An error is not lost: printing the block meets it again."""
+        """Tell whether the block is painted. An error is not lost: printing the block meets it again."""
         self._thread = None
         if thread.cancelled():
             return

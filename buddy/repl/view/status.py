@@ -325,8 +325,8 @@ class Bars:
         return len(self._top), ticks
 
     def note_seen(self, unprinted: Iterable[Block]) -> None:
-        """After a frame reached the terminal, mark its requests as seen, except those whose full text still
-        waits to be printed."""
+        """Mark requests as seen after a frame reached the terminal, except those whose full text still waits
+        to be printed."""
         if not self._state.inbox or self._output.get_size().rows < LEAST_ROWS:
             return
         now = self._clock()

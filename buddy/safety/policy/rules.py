@@ -53,13 +53,13 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The rule in one line, as people read it."""
+        """Return the rule in one line, as people read it."""
         where = self.folder or self.project
         return f"{self.decision} {self.tool}: {self.what}{f', in {where}' if where else ''}"
 
     @property
     def what(self) -> str:
-        """The calls it matches, without their place."""
+        """Return the calls it matches, without their place."""
         tokens = [_token(token) for token in self.argv] + ["*"] * self.open_end
         return self.command or " ".join(tokens) or self.path or self.host or "*"
 
@@ -207,7 +207,8 @@ def holds_in(rule: Rule, facts: Facts) -> bool:
 
 
 def _is_exact(facts: Facts) -> bool:
-    """An edit rule is about the content of files: it allows no delete, no commit and no test run."""
+    """Tell whether a rule fits exactly: an edit rule is about file contents and allows no delete, no commit
+    and no test run."""
     return facts.risk == "high" or facts.category in ("git", "shell", "tasks")
 
 
@@ -289,7 +290,7 @@ def _is_as_shown(rule: Rule, facts: Facts, scripts: Scripts) -> bool:
 
 
 def _script_names(facts: Facts, scripts: Scripts) -> set[tuple[str, str]]:
-    """Scripts under the names they have here and in the main tree of a worktree."""
+    """Return scripts by their names here and in the main tree of a worktree."""
     return {
         pair for path, digest in scripts for pair in ((path, digest), (facts.main_tree_path(path), digest))
     }

@@ -113,7 +113,7 @@ def _place(given: dict[str, Any], key: str) -> str:
 
 
 def _files(given: object) -> tuple[tuple[str, str], ...]:
-    """Paths of scripts with the digests they must have."""
+    """Return paths of scripts with the digests they must have."""
     if not isinstance(given, dict):
         raise _WrongRule("files must be a table of paths and their sha256")
     return tuple((str(path), str(digest)) for path, digest in cast(dict[str, object], given).items())
@@ -124,7 +124,8 @@ def _refuse(problem: str) -> str:
 
 
 def _check_fit(rule: Rule) -> None:
-    """Keys must mean something for the tool, or the rule would match more than its author thinks."""
+    """Check that all keys have a meaning for the tool; otherwise the rule would match more than its author
+    expects."""
     if rule.command and (rule.tool != "shell" or rule.argv):
         raise _WrongRule("command is only for rules of the shell, and takes the place of argv")
     if rule.folder and rule.tool in ("edit", "read", "fetch"):

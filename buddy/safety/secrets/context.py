@@ -165,7 +165,8 @@ def _start_of_name(text: str, start: int) -> int:
 
 
 def _end_of_value(text: str, tail: re.Match[str], end: int) -> int:
-    """A quoted value goes up to its quote; one that ran up to "=" or the limit goes on to its natural end."""
+    """Return the end of a value: a quoted one ends at its quote; one that reached "=" or the limit continues
+    to its natural end."""
     quote = tail["between"][-1]
     if quote in "\"'`":
         closing = text.find(quote, end, end + 600)

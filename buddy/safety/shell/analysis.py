@@ -379,7 +379,7 @@ class _LineJudge:
         return judged, not expanded.opaque, ""
 
     def _surroundings(self, simple: Simple, words: tuple[Word, ...], judged: JudgedCommand) -> None:
-        """Assignments and redirections. Raises `RefusedError` for what does more than read."""
+        """Judge assignments and redirections. Raises `RefusedError` for those that do more than read."""
         refused: RefusedError | None = None
         for redirect in simple.redirects:
             try:

@@ -35,7 +35,7 @@ class Compound(msgspec.Struct, frozen=True):
 
     @property
     def header(self) -> Simple:
-        """A for's first line as a command, to compare parsers by."""
+        """Return the first line of a `for` as a command, to compare parsers."""
         words = [word_of([Piece(text, "bare")]) for text in ("for", self.name, "in")]
         return Simple((), (*words, *self.words), ())
 
@@ -82,7 +82,7 @@ class _TreeLexer(Lexer):
             raise UnclearError("a here-document in a compound command", construct=True)
 
     def _list(self, ends: frozenset[str], depth: int) -> Sequence:
-        """Commands up to one of some words, which is not taken."""
+        """Parse commands up to one of some words, which stays unread."""
         if depth > MAX_DEPTH:
             raise UnclearError("commands nested too deeply", construct=True)
         items: list[Simple | Compound] = []

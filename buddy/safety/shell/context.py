@@ -230,7 +230,7 @@ def pattern_names_secret(pattern: str) -> bool:
 
 
 def expression_names_secret(expression: str) -> bool:
-    """The same for a regular expression, as grep would search it."""
+    """Do the same for a regular expression as grep would search it."""
     try:
         compiled = re.compile(expression.replace(r"\|", "|"), re.IGNORECASE)
     except re.error:

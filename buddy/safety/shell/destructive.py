@@ -119,8 +119,8 @@ def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def catastrophe_across(commands: list[tuple[str, ...]], boundary: Boundary) -> str:
-    """The same for what only several commands of a line do together: a text piped into a shell, and a list of
-    names piped into a delete."""
+    """Do the same for effects of several commands together: a text piped into a shell, a list of names piped
+    into a delete."""
     texts: list[str] = []
     for position, argv in enumerate(commands):
         if _reads_commands(argv):
@@ -179,7 +179,7 @@ def _finds_too_much(rest: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def _fills_or_empties(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
-    """Archives unpacked, and trees copied, over a place that holds everything."""
+    """Judge unpacking an archive or copying a tree over a place that contains everything."""
     for target, verb in unpacks_into(name, rest):
         if UNRESOLVED in target:
             continue
@@ -264,8 +264,8 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def unknown_target(path: str, boundary: Boundary, as_written: str = "") -> str:
-    """The same for the target of a redirection: one that only the running shell knows may be any file.
-    `as_written`: the target as it stands in the command."""
+    """Do the same for the target of a redirection: one that only the running shell knows may be any file.
+    `as_written` is the target in the command."""
     reason = protected_target(path, boundary)
     if reason or UNRESOLVED not in path:
         return reason

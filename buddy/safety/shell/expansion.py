@@ -46,7 +46,7 @@ class ExpandedWords(msgspec.Struct, frozen=True):
 
     @property
     def odd_variable(self) -> str:
-        """A variable that no command of level core may use, "" when there is none."""
+        """Return a variable that no command of level core may use, "" without one."""
         return min(self.variables - _CORE_VARIABLES, default="")
 
 
@@ -197,7 +197,8 @@ def _expand_glob(pieces: list[Piece], place: CommandPlace) -> list[str] | None:
 
 
 def _check_start(pattern: list[list[tuple[str, bool]]], place: CommandPlace) -> None:
-    """A pattern may only list folders of the workspace, whoever prints the names. Raises `UnclearError`."""
+    """Check that a pattern lists only folders of the workspace, whoever prints the names. Raises
+    `UnclearError`."""
     plain = itertools.takewhile(lambda component: not any(special for _, special in component), pattern)
     start = "/".join("".join(part for part, _ in component) for component in plain)
     if start or pattern[0] == []:
@@ -210,8 +211,8 @@ def _check_start(pattern: list[list[tuple[str, bool]]], place: CommandPlace) -> 
 
 
 def _pattern(pieces: list[Piece]) -> list[list[tuple[str, bool]]] | None:
-    """The path components of a pattern as (character or class, whether it is special); None when nothing in
-    it is special after all."""
+    """Return the path components of a pattern as (character or class, whether it is special); None when
+    nothing is special."""
     components: list[list[tuple[str, bool]]] = [[]]
     special = False
     for piece in pieces:

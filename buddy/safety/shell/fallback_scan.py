@@ -41,7 +41,7 @@ def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _scavenge_plain(text: str) -> list[tuple[str, ...]]:
-    """The same for a text without quotes that keep something, variables and redirections, in less time."""
+    """Do the same, faster, for a text without quotes, variables and redirections."""
     found: list[tuple[str, ...]] = []
     for part in re.split(r"[;&|()\n]+", text.replace('"', "")):
         argv = re.findall(r"[^ \t]+", part)
@@ -115,7 +115,7 @@ def targets_in_text(text: str, depth: int = 0) -> tuple[str, ...]:
 
 
 def targets_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for the texts that a program might take for commands."""
+    """Do the same for texts that a program might run as commands."""
     name = argv[0].rpartition("/")[2] if argv else ""
     if name not in _WRAPPERS and name not in SHELLS:
         return ()

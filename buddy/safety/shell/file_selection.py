@@ -50,12 +50,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its last component."""
+        """Return its last component."""
         return os.path.basename(self.path)
 
     @property
     def spellings(self) -> tuple[str, str]:
-        """The two ways commands may write the path."""
+        """Return the two ways commands may write the path."""
         plain = self.shown.removeprefix("./")
         return plain, f"./{plain}"
 

@@ -98,13 +98,13 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> str | None:
-        """Its text when nothing in it is quoted or expanded, else None."""
+        """Return its text when nothing in it is quoted or expanded, else None."""
         only = self.pieces[0] if len(self.pieces) == 1 else None
         return only.text if only is not None and only.kind == "bare" else None
 
     @property
     def text(self) -> str:
-        """Its text with variables by name, for people."""
+        """Return its text with variables by name, for people."""
         return "".join(
             f"${piece.text}" if piece.kind.endswith("variable") else piece.text for piece in self.pieces
         )

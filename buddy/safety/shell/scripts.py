@@ -131,7 +131,7 @@ def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
 
 
 def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
-    """Words that may name the script, the likeliest first."""
+    """Return words that may name the script, the likeliest first."""
     if direct and "/" in argv[0]:
         yield argv[0]
     for position, word in enumerate(argv if direct else argv[:1]):
@@ -143,13 +143,14 @@ def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
 
 
 def _programs(argv: tuple[str, ...]) -> Iterator[str]:
-    """Words that may name a program another one starts: `poetry run ./x`, `git bisect run ./x`."""
+    """Return words that may name a program another one starts: `poetry run ./x`, `git bisect run ./x`."""
     if posixpath.basename(argv[0]) not in FILE_TOOLS or argv[1:2] == ("bisect",):
         yield from (word for word in argv[1:] if "/" in word)
 
 
 def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
-    """Files that options and subcommands of a known runner load, next to or in place of a script."""
+    """Return files that options and subcommands of a known runner load, in addition to or instead of a
+    script."""
     name = posixpath.basename(argv[0])
     options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())
     for option, word in itertools.pairwise(argv):

@@ -276,8 +276,8 @@ def check_dashes(judged: JudgedCommand, program: str) -> None:
 def _entries(
     judged: JudgedCommand, roots: tuple[str, ...], skip: frozenset[str] = frozenset(), *, follow: bool = False
 ) -> Iterator[os.DirEntry[str]]:
-    """Everything beneath the folders, depth first; with `follow` also what lies in folders of the workspace
-    that links lead to, each once."""
+    """Yield everything beneath the folders, depth first; with `follow` also the content of linked folders of
+    the workspace, each once."""
     seen = 0
     linked: set[str] = set()
     cwd = judged.place.boundary.cwd  # found names are looked at where they were found

@@ -94,7 +94,7 @@ class _TreeWalk:
             raise UnclearError(f"the grammar finds a {kind}", construct=True)
 
     def _head(self, node: Node) -> None:
-        """The words of a for, up to its body."""
+        """Return the words of a `for` up to its body."""
         words = [
             Word((Piece(self._words.text(child), "bare"),))
             if position < _FOR_HEAD
@@ -105,7 +105,7 @@ class _TreeWalk:
         self._found.append((node.start_byte, Simple((), tuple(words), ())))
 
     def _negation(self, node: Node, redirects: list[Redirect]) -> None:
-        """The lexer takes `!` as the first word of its command."""
+        """Attach `!` to the command as its first word, as the lexer does."""
         before = len(self._found)
         for child in node.children:
             self._statement(child, redirects)
@@ -135,14 +135,13 @@ class _TreeWalk:
             self._append(more)
 
     def _append(self, words: list[Word]) -> None:
-        """The grammar hangs words that follow a redirection on the redirection; they belong to the
-        command."""
+        """Move words after a redirection to the command: the grammar attaches them to the redirection."""
         start, command = self._found[-1]
         self._found[-1] = (start, Simple(command.assignments, (*command.words, *words), command.redirects))
 
     def _last_of(self, node: Node, redirects: list[Redirect]) -> None:
-        """The grammar hangs the redirections at the end of a line on the whole of it; they belong to the
-        command they follow."""
+        """Return the command that the redirections at the end of a line belong to: the grammar attaches them
+        to the whole line."""
         for child in node.children[:-1]:
             self._statement(child, [])
         last = node.children[-1]
@@ -303,7 +302,7 @@ class _Words:
 
 
 def _bare(text: str, pieces: list[Piece]) -> None:
-    """An unquoted stretch, its backslash escapes told apart."""
+    """Convert an unquoted stretch with its backslash escapes."""
     rest = text
     while rest:
         before, backslash, after = rest.partition("\\")

@@ -141,7 +141,7 @@ def _outputs(rest: tuple[str, ...]) -> Iterator[str]:
 
 
 def _downloads(name: str, rest: tuple[str, ...]) -> Iterator[str]:
-    """Files named after their address: everything wget loads, and curl with -O."""
+    """Return files named after their address: everything wget loads, and curl with -O."""
     folders = ["."]
     for word, value in itertools.pairwise((*rest, "")):
         if word in ("-P", "--directory-prefix", "--output-dir"):
@@ -162,8 +162,8 @@ def _downloads(name: str, rest: tuple[str, ...]) -> Iterator[str]:
 
 
 def unpacks_into(name: str, rest: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Folders a command fills with files of names that are not known, or makes equal to another one, each
-    with the verb for it."""
+    """Return folders a command fills with files of unknown names, or makes equal to another one, each with
+    the verb for it."""
     options = _UNPACKERS.get(name)
     if options is not None:
         if name.endswith("tar") and not _extracts(rest):

@@ -227,7 +227,8 @@ def _stands_for_others(line: str) -> bool:
 
 
 def _comment_for_others(line: str, fewer: int) -> bool:
-    """A comment of dots alone, or one that says in words that something stays, where no line came for it."""
+    """Tell whether a line is a comment of dots only, or one that says that something stays, without the lines
+    themselves."""
     if fewer < 0 or not line.lstrip().startswith(_COMMENT):
         return False
     words = line.strip(_MARKS + _DOTS)

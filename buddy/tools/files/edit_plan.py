@@ -34,7 +34,7 @@ def take_new(_original: str, _old: str, new: str) -> str:
 
 
 def keep_typography(original: str, old: str, new: str) -> str:
-    """A changed line keeps the file's characters where `old` and `new` agree at its start and its end, as far
+    """Keep the file's characters in a changed line where `old` and `new` agree at its start and end, as far
     as `original` and `old` correspond one to one."""
     if len(original) != len(old):
         return new

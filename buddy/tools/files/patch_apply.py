@@ -86,7 +86,7 @@ class _Keys:
 
     @property
     def exact(self) -> list[str]:
-        """The lines as they are."""
+        """Return the lines unchanged."""
         return self._lines
 
 

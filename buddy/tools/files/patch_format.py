@@ -45,7 +45,7 @@ class Hunk(msgspec.Struct, frozen=True):
 
     @property
     def old(self) -> tuple[str, ...]:
-        """The hunk's lines as they should be in the file: context and removed lines."""
+        """Return the hunk's lines as they should be in the file: context and removed lines."""
         return tuple(text for sign, text in self.lines if sign != "+")
 
 

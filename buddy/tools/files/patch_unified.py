@@ -157,7 +157,8 @@ class _PatchReader:
         return found, open_end, names_end
 
     def _names_here(self) -> bool:
-        """In a hunk, a removed and an added line may look like names; before a hunk they are names."""
+        """Tell whether two lines are file names: in a hunk, a removed and an added line may look like
+        names."""
         after = "".join(self._lines[self._at + 2 : self._at + 3])
         return _names_file(self._lines, self._at) and after.startswith("@@")
 

@@ -31,7 +31,7 @@ class FilePage(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The number of the last line."""
+        """Return the number of the last line."""
         return self.first + len(self.lines) - 1
 
 

@@ -207,7 +207,7 @@ class Checkpoints:
 
 
 def _effect(real: str, change: Difference, contents: Mapping[str, bytes]) -> Effect | None:
-    """None where a content is missing: then nothing can be promised."""
+    """Return the effect of a call, None when a content is missing: then nothing can be guaranteed."""
     wanted = [one.content for one in (change.before, change.after) if one is not None]
     if any(name not in contents for name in wanted):
         return None

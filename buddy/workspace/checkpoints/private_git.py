@@ -71,8 +71,8 @@ class PrivateGit(msgspec.Struct, frozen=True):
 
     @contextmanager
     def start(self, arguments: Sequence[str]) -> Generator[Callable[[float, bytes], bytes]]:
-        """A command that runs meanwhile; call what is yielded with a time limit and the command's input to
-        get what it says. Raises `CheckpointError`."""
+        """Start a command in the background; call the yielded function with a time limit and the input to get
+        the output. Raises `CheckpointError`."""
         self._enforce_config()
         try:
             process = subprocess.Popen(
@@ -123,7 +123,7 @@ class PrivateGit(msgspec.Struct, frozen=True):
 
     @property
     def index(self) -> str:
-        """The private index."""
+        """Return the private index."""
         return os.path.join(self.directory, "index")
 
 

@@ -84,9 +84,9 @@ class Outsides:
         dropped: Sequence[str],
         folders: Sequence[str],
     ) -> Outside:
-        """The state once git's index is up to date: `around` are the folders that were seen, `touched` the
-        files that are new, gone or changed from outside, `dropped` those that are not kept, `folders` those
-        that were found since."""
+        """Return the state after git's index was updated: `around` are the seen folders, `touched` the files
+        that are new, deleted or changed from outside, `dropped` those that are not recorded, `folders` those
+        found since."""
         taken = [path for path in touched if path not in set(dropped)]
         files = {**self._files, **self._permissions([*self._young, *taken])}
         for path in (*dropped, *(path for path in taken if not os.path.lexists(f"{self._root}/{path}"))):
@@ -453,7 +453,7 @@ def _parse_differences(said: bytes, before: State, after: State) -> list[Differe
 
 
 def _full(mode: int, path: str, state: State) -> int:
-    """git's mode, with the permissions it does not keep."""
+    """Return git's mode with the permissions it does not store."""
     return mode if mode == LINK_MODE else state.outside.mode_of(path) or usual_mode(mode)
 
 

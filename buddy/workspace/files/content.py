@@ -49,8 +49,8 @@ class Content(msgspec.Struct, frozen=True):
         return offset + bisect_left(self.crlf, offset)
 
     def encode(self, raw: str) -> bytes:
-        """Text as bytes of this file's kind. Raises `ToolError` when it has characters the encoding lacks, or
-        would make the file binary."""
+        """Encode text as this file's kind. Raises `ToolError` when the encoding lacks a character or the file
+        would become binary."""
         if "\0" in raw and "\0" not in self.raw:
             raise ToolError(
                 "the new text has a NUL character (U+0000): the file would be binary and could not be edited "
@@ -103,7 +103,7 @@ def _mark(data: bytes) -> tuple[bytes, Encoding]:
 
 
 def from_text(raw: str, encoding: Encoding = "utf-8", bom: bytes = b"") -> Content:
-    """Decoded text with its line ends looked at."""
+    """Build the content from decoded text and detect its line ends."""
     if "\r" not in raw:
         return Content(raw, raw, (), "\n", uniform=True, encoding=encoding, bom=bom)
     counts = {"\r\n": raw.count("\r\n")}

@@ -86,7 +86,7 @@ class LineWindow(msgspec.Struct, frozen=True):
 
     @property
     def stop(self) -> int:
-        """The number after the last line."""
+        """Return the number after the last line."""
         return self.start + len(self.lines)
 
 
@@ -330,7 +330,7 @@ def excerpt(line: str, place: int, most: int = MAX_EXCERPT_CHARS) -> str:
 
 
 def brief_changes(before: str, after: str, *, max_lines: int) -> tuple[tuple[str, ...], bool]:
-    """Changed lines as `-12 old` / `+12 new`, at most `max_lines`, and whether that is all of them."""
+    """Return changed lines as `-12 old` / `+12 new`, at most `max_lines`, and whether these are all."""
     shown: list[str] = []
     uncut = True
     for change in line_changes(before, after):

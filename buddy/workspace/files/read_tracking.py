@@ -54,7 +54,7 @@ class FileViews:
         return self._views.get(real)
 
     def paths(self) -> tuple[str, ...]:
-        """The files the task has seen, oldest first."""
+        """Return the files the task has seen, oldest first."""
         return tuple(self._views)
 
     def put(self, real: str, view: View) -> None:
@@ -65,7 +65,7 @@ class FileViews:
             self._views.popitem(last=False)
 
     def saw(self, real: str, loaded: LoadedFile, text: str, lines: ShownLines) -> View:
-        """The model was shown these lines; lines shown in part do not count."""
+        """Note that the model saw these lines; lines shown in part do not count."""
         digest = loaded.digest
         before = self._views.get(real)
         known = before if before is not None and before.digest == digest else None
@@ -183,8 +183,8 @@ def _describe_change(views: FileViews, real: str, view: View, name: str, room: i
 
 
 def _remember(views: FileViews, real: str, view: View, now: LoadedFile, *, whole: bool) -> None:
-    """The model was told: it knows the new version as well as the old one if it saw every changed line.
-    Otherwise it is told no more until the file changes again, and does not know it whole."""
+    """Note that the model was told. It knows the new version as well as the old one if it saw every changed
+    line; otherwise it is told no more until the file changes again, and does not know it completely."""
     content = decode(now.data)
     text = None if content is None else _text_to_keep(content.text)
     views.put(real, View(now.digest, now.stamp, view.whole and whole, text))

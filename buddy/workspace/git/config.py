@@ -90,7 +90,7 @@ def list_command(git: str) -> tuple[str, ...]:
 
 
 def parse_settings(output: str) -> tuple[Setting, ...]:
-    """git's list, as `list_command` prints it. Pure."""
+    """Parse git's list, as `list_command` prints it. Pure."""
     fields = output.split("\0")
     found: list[Setting] = []
     for scope, entry in zip(fields[::2], fields[1::2], strict=False):

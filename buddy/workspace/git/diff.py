@@ -37,12 +37,12 @@ class ParsedDiff(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The diff as a model reads it."""
+        """Return the diff as a model reads it."""
         return self.prelude + "".join(section.raw for section in self.sections)
 
     @property
     def files(self) -> tuple[FileDiff, ...]:
-        """The diff of each file, for display."""
+        """Return the diff of each file, for display."""
         return tuple(section.file for section in self.sections)
 
 

@@ -94,8 +94,8 @@ class GitRun(msgspec.Struct, frozen=True):
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
-    """The repository a folder belongs to: the one git takes, whatever its configuration says of another
-    place. Raises `ToolError` where there is none."""
+    """Find the repository of a folder: the one git uses, whatever its configuration says about another place.
+    Raises `ToolError` without one."""
     folder, _ = repository_around(cwd)
     if not folder:
         raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")

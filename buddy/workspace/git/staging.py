@@ -58,7 +58,7 @@ def is_merging(top: str) -> bool:
 async def index_of(
     run: GitRun, changes: Mapping[str, StagedFile], wanted: Mapping[str, IndexEntry]
 ) -> AsyncGenerator[GitRun]:
-    """A git with an index of its own: the shared one, in which of the staged files only `wanted` are."""
+    """Yield a git with its own index: the shared one, with only `wanted` among the staged files."""
     import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
 
     folder = git_folders(run.repository.top)[0]

@@ -46,7 +46,7 @@ class StagingRecord:
         mine.update({path: _Staged(entry, self._order) for path, entry in entries.items()})
 
     def own(self, top: str, task_id: int, changes: Mapping[str, StagedFile]) -> dict[str, IndexEntry]:
-        """The versions this task would commit. Where the person staged or unstaged a file since, the index
+        """Return the versions this task would commit. If the user staged or unstaged a file since, the index
         decides."""
         mine: dict[str, IndexEntry] = {}
         for path, staged in self._staged.get((top, task_id), {}).items():
@@ -58,7 +58,7 @@ class StagingRecord:
         return mine
 
     def others(self, top: str, task_id: int, changes: Mapping[str, StagedFile]) -> dict[str, list[int]]:
-        """Staged files that other tasks staged, with the numbers of those tasks."""
+        """Return files that other tasks staged, with the ids of those tasks."""
         found: dict[str, list[int]] = {}
         for path in changes:
             tasks = [other for other, _ in self._of_others(top, task_id, path)]

@@ -128,7 +128,8 @@ class _Look:
         return found
 
     def _targets(self, ref: str) -> list[str]:
-        """The commits a name may mean: its own, or those of remote branches git would make a branch of."""
+        """Return the commits a name may mean: its own, or those of remote branches git would make a branch
+        of."""
         found = self._meanings(ref, "commit", required=False)
         if found:
             return found

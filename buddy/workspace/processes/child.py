@@ -111,7 +111,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The shell's process id; also the id of its group and session."""
+        """Return the shell's process id; also the id of its group and session."""
         return self._process.pid
 
     @property
@@ -121,22 +121,22 @@ class Child:
 
     @property
     def seconds(self) -> float:
-        """Running time of the shell in seconds, final once it ended."""
+        """Return the running time of the shell, final once it ended."""
         return self._seconds or time.monotonic() - self._begin
 
     @property
     def age_s(self) -> float:
-        """Seconds since the start; stops counting when the last process of the command has ended."""
+        """Return the seconds since the start, up to the end of the command's last process."""
         return (self._closed_at or time.monotonic()) - self._begin
 
     @property
     def blocked_accesses(self) -> Blocked:
-        """Accesses the sandbox has refused so far; nothing for a command outside of it."""
+        """Return the accesses the sandbox has refused so far; none for a command outside it."""
         return self._confined.blocked_accesses() if self._confined else NOTHING_BLOCKED
 
     @property
     def ports_inside(self) -> tuple[int, ...]:
-        """The ports it serves where only sandboxed commands reach them."""
+        """Return the ports it serves that only sandboxed commands can reach."""
         return self._confined.ports() if self._confined and not self.is_closed else ()
 
     def ports(self) -> tuple[int, ...]:
@@ -363,7 +363,7 @@ class Remarks:
         self._stop()
 
     def close_writer(self) -> None:
-        """The program has its end of the pipe: ours goes, so that the pipe ends with it."""
+        """Close our end of the pipe after the program got its own, so that the pipe ends with the program."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1

@@ -79,8 +79,8 @@ def _tell_nobody(_status: JobStatus) -> None:
 
 
 class Jobs:
-    """The jobs of a session, numbered 1, 2, 3 …. Leaving the context ends them all. `changed` is told when a
-    job begins and when it ends."""
+    """The jobs of a session, numbered 1, 2, 3 …. Leaving the context ends them all. `changed` is called when
+    a job starts or ends."""
 
     def __init__(self, children: ChildProcesses, changed: Callable[[JobStatus], None] = _tell_nobody) -> None:
         self._children = children
@@ -138,7 +138,7 @@ class Jobs:
             del self._jobs[number]
 
     def all(self) -> tuple[JobStatus, ...]:
-        """Every job that runs or ended lately, in order."""
+        """Return every job that runs or ended recently, in order."""
         return tuple(job.status() for job in self._jobs.values())
 
     def get(self, number: int) -> Job:

@@ -147,13 +147,10 @@ def shared_processes() -> int | None:
 
 @contextmanager
 def tag_children(number: int, processes: int | None = None) -> Generator[None]:
-    """While this lasts, a process that is started inherits the tag `number` as a limit and makes no core
-    dumps. Limits are handed on to everything it starts, survive `setsid`, double forks and `env -i`, and can
-    be read even of a zombie. `processes` becomes its soft limit of the user's processes.
+    """While this lasts, started processes inherit the tag `number` as a limit and make no core dumps.
 
-    They are set on buddy itself for the instant of the start: setting them on the child afterwards loses the
-    race against a shell that forks at once (5 % of starts on a busy machine). Only on the event loop's
-    thread. Linux only; elsewhere the environment's tag and the process group have to do.
+    Limits are inherited by everything they start, survive `setsid`, double forks and `env -i`, and can be
+    read even from a zombie.
     """
     if sys.platform != "linux":
         yield

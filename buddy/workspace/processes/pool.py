@@ -95,7 +95,7 @@ class ConfinedLaunch(ConfinedChild, Protocol):
 
     @property
     def launch(self) -> Launch:
-        """The launch to carry out."""
+        """Return the launch to carry out."""
         ...
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:

@@ -66,7 +66,7 @@ def parse_stat(pid: int, line: bytes) -> ProcessInfo | None:
 
 
 def all_processes() -> dict[int, ProcessInfo]:
-    """Every process, by id; kernel threads left out."""
+    """Return every process by id, without kernel threads."""
     if not LINUX:
         return process_psutil.all_processes()
     found: dict[int, ProcessInfo] = {}
@@ -234,18 +234,19 @@ class LeftCommand(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command line of its first process."""
+        """Return the command line of its first process."""
         return self.processes[0].command
 
     @property
     def pids(self) -> str:
-        """Its processes in words: `process 12`, `processes 12, 13`."""
+        """Name its processes: `process 12`, `processes 12, 13`."""
         numbers = ", ".join(str(process.process.pid) for process in self.processes)
         return f"process{'es' if len(self.processes) > 1 else ''} {numbers}"
 
 
 def strays() -> tuple[Stray, ...]:
-    """Living processes with the tag of a buddy that no longer runs; Linux only, elsewhere none are known."""
+    """Return living processes with the tag of a buddy that no longer runs; Linux only, elsewhere none are
+    known."""
     found: list[Stray] = []
     for process in all_processes().values():
         variables = variables_of(process.pid) if process.alive else {}

@@ -75,7 +75,7 @@ class JobTerminal:
         return self._model.lines()
 
     def encode(self, keys: tuple[str, ...]) -> bytes:
-        """Named keys and text as what a terminal sends. Raises `ToolError` for a name nobody knows."""
+        """Convert named keys and text to terminal input. Raises `ToolError` for an unknown name."""
         return b"".join(self._model.key(name) for name in keys)
 
     async def write(self, data: bytes) -> None:
@@ -106,7 +106,7 @@ class JobTerminal:
             raise ToolError("the job has closed its terminal; nothing can be typed into it") from error
 
     async def close(self) -> None:
-        """The job ended: draw what is left, let go of the terminal."""
+        """Draw the rest after the job ended, and close the terminal."""
         await self.screen()
         if self._timer is not None:
             self._timer.cancel()

@@ -87,7 +87,7 @@ class Found(NamedTuple):
 
 
 def nothing(*, done: bool) -> Found:
-    """Nothing found in no file."""
+    """Return an empty result."""
     return Found(0, [], [], [], [], [], 0, done=done, more=False, undecided=[])
 
 

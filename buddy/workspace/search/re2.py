@@ -108,7 +108,8 @@ class Re2Matcher:
 
     @functools.cached_property
     def _counter(self) -> Any:
-        """The next matching lines as one match: a call for each line takes three times as long."""
+        """Return a function that counts the next matching lines as one match: a call per line takes three
+        times as long."""
         asked = self._pattern
         if asked.multiline or self._ascii is None:
             return None
@@ -173,7 +174,7 @@ def _over_lines(regex: Any, data: bytes, match: Any, stopped: Stopped) -> Iterat
 
 @functools.cache
 def _re2() -> Any:
-    """The module; None on systems it has no package for."""
+    """Return the module, None on systems without a package for it."""
     try:
         return importlib.import_module("re2")
     except ImportError:
@@ -181,7 +182,7 @@ def _re2() -> Any:
 
 
 def _compile(asked: SearchPattern, reading: Reading) -> Any:
-    """None where RE2 has no word for the pattern, or is not installed."""
+    """Compile a pattern, None when RE2 can't express it or is not installed."""
     ignore_case, multiline = bool(asked.flags & re.IGNORECASE), asked.multiline
     flags = f"(?m{'s' * multiline}{'i' * ignore_case})"
     try:
@@ -254,7 +255,7 @@ def _translate(tokens: Sequence[Token], reading: Reading, ignore_case: bool, mul
 
 
 def _words(tokens: Sequence[Token], reading: Reading, ignore_case: bool, multiline: bool) -> Iterator[str]:
-    """Groups become bare ones: nobody needs to know what they match."""
+    """Turn groups into plain ones: their matches are not needed."""
     cases = [ignore_case]
     depth_of_look = 0
     after_look = False
@@ -356,7 +357,7 @@ def _wide_class(items: str, *, negated: bool) -> str:
 
 @functools.cache
 def _no_word_characters() -> str:
-    """All that \\W matches, as the items of a class: RE2 cannot subtract one class from another."""
+    r"""Return all that \W matches as items of a class: RE2 cannot subtract classes."""
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
     runs = (match[0] for match in re.finditer(r"\W+", every))
     return "".join(f"\\x{{{ord(run[0]):x}}}-\\x{{{ord(run[-1]):x}}}" for run in runs)
@@ -419,7 +420,7 @@ def _ends_with_word(tokens: Sequence[Token]) -> bool:
 
 
 def _group_size(tokens: Sequence[Token]) -> int:
-    """Of how many tokens the group consists that begins here; 1 where none does."""
+    """Return the number of tokens of the group that starts here, 1 without one."""
     depth = 0
     for at, token in enumerate(tokens):
         depth += (token.kind in ("open", "look")) - (token.kind == "close")

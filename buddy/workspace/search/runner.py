@@ -48,7 +48,7 @@ class SearchRun(msgspec.Struct, frozen=True):
 
     @property
     def left_s(self) -> float:
-        """Seconds left until the deadline."""
+        """Return the seconds until the deadline."""
         return max(0.0, self.deadline - time.monotonic())
 
 

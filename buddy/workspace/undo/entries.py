@@ -238,7 +238,7 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path in the workspace that the entry changes; folders only where nothing else is."""
+        """Return every path in the workspace that the entry changes; folders only when nothing else is."""
         moved = [
             path
             for rename in self.renames

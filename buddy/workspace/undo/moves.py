@@ -168,7 +168,7 @@ class FolderSwitch:
 
     @property
     def changed_folders(self) -> tuple[FolderVersions, ...]:
-        """Folders that really changed, with their modes before and after."""
+        """Return folders that really changed, with their modes before and after."""
         now = {real: _mode_of(real) for real in self._modes}
         return tuple(
             FolderVersions(real, before, now[real])

@@ -46,7 +46,7 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The checkout."""
+        """Return the path of the checkout."""
         return os.path.join(self.main, *FOLDERS, self.name)
 
     @property

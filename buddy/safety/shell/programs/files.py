@@ -14,7 +14,7 @@ from buddy.safety.shell.secret_search import check_links, check_secrets
 
 
 def ls(judged: JudgedCommand) -> None:
-    """ls: a recursive listing that follows links must stay inside."""
+    """Judge ls: a recursive listing that follows links must stay inside."""
     if any(re.fullmatch(r"-[A-Za-z1]*d[A-Za-z1]*|--directory", word) for word in judged.argv[1:]):
         # The parent folder that `.*` may match is not looked into.
         judged.argv = tuple(
@@ -96,7 +96,7 @@ def xxd(judged: JudgedCommand) -> None:
 
 
 def strings(judged: JudgedCommand) -> None:
-    """strings: an operand that starts with @ names a file with more options."""
+    """Judge strings: an operand that starts with @ names a file with more options."""
     given = parse(judged, table("strings").options)
     for operand in given.operands:
         if operand.startswith("@"):
@@ -194,7 +194,7 @@ def unpack(judged: JudgedCommand) -> None:
 
 
 def binutil(judged: JudgedCommand) -> None:
-    """A program of binutils: an operand that starts with @ names a file with more options."""
+    """Judge a program of binutils: an operand that starts with @ names a file with more options."""
     given = parse(judged, table(judged.argv[0]).options)
     if any(word.startswith("@") for word in judged.argv[1:]):
         raise RefusedError(f"{judged.argv[0]} reads options from a file that starts with @")

@@ -178,7 +178,7 @@ def _dialect_is_set(judged: JudgedCommand, given: Given) -> bool:
 
 
 def _tracked_filter(cwd: str) -> Filter:
-    """Only files that git knows. Of those that are only imagined, it may know what is not hidden."""
+    """Return a filter for files that git knows. Of imagined files, it may know those that are not hidden."""
     work_tree, git_dir = repository_around(cwd)
 
     def is_tracked(file: Candidate) -> bool:
@@ -199,8 +199,8 @@ def _pathspec(operand: str) -> Filter | None:
 
 
 def _check_values(judged: JudgedCommand, given: Given) -> None:
-    """A signature in a format is verified by gpg, which writes to its own folder; `-L 1,5:path` shows a
-    file."""
+    """Refuse signature formats, which run gpg, which writes to its own folder; and `-L 1,5:path`, which
+    prints a file."""
     shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
     for name, value in given.options:
         if name == "--diff-merges" and value not in _DIFF_MERGES:
@@ -221,7 +221,8 @@ def _check_values(judged: JudgedCommand, given: Given) -> None:
 
 
 def _judge_operands(judged: JudgedCommand, operands: tuple[str, ...]) -> None:
-    """An operand may be a revision, `revision:path`, or a path: whatever could be a path is judged as one."""
+    """Judge operands, which may be a revision, `revision:path` or a path: whatever could be a path is judged
+    as one."""
     for operand in operands:
         text = operand
         if text.startswith(":"):  # pathspec magic, or a path in the index

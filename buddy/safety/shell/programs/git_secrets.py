@@ -107,7 +107,7 @@ def _attribute_files(work_tree: str, git_dir: str) -> Iterator[str]:
 
 
 def _attributes_beneath(work_tree: str) -> Iterator[str]:
-    """Those in the folders of a working tree. The look ends after `MAX_ENTRIES`: what a clone brings is
+    """Find attribute files in the folders of a working tree, up to `MAX_ENTRIES`: those of a clone are
     tracked."""
     pending, seen = [work_tree], 0
     while pending and seen < MAX_ENTRIES:
@@ -132,7 +132,8 @@ def _concerns_secrets(line: re.Match[bytes]) -> bool:
 
 
 def _check_blob(given: Given) -> None:
-    """A hash may be that of any version of any file; a revision alone is a commit, a tree or a tag."""
+    """Judge a revision: a hash may be any version of any file; another revision alone is a commit, a tree or
+    a tag."""
     for operand in given.operands[-1:]:
         if len(given.operands) > 1 or (given.has("-p") and _HASH.fullmatch(operand)):
             raise RefusedError(f"{operand} may be the content of any file")

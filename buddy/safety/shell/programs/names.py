@@ -14,10 +14,8 @@ def words(text: str) -> frozenset[str]:
 
 @functools.cache
 def read_entries(file: str) -> dict[str, str]:
-    """The entries of a data file beside this module: `NAME, NAME: TEXT`, continued on indented lines.
-
-    Lines that start with `# ` are comments. The file is read when it is first asked for.
-    """
+    """Return the entries of a data file beside this module, read on first use: `NAME, NAME: TEXT`, continued
+    on indented lines; lines that start with `# ` are comments."""
     texts: dict[str, list[str]] = {}
     with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as lines:
         header = ""
@@ -32,7 +30,7 @@ def read_entries(file: str) -> dict[str, str]:
 
 @functools.cache
 def word_list(name: str) -> frozenset[str]:
-    """A list of `words.lists`."""
+    """Return A list of `words.lists`."""
     return words(read_entries("words.lists")[name])
 
 

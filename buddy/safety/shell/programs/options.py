@@ -74,7 +74,7 @@ class OptionTable(msgspec.Struct, frozen=True):
 
 @functools.cache
 def table(name: str, file: str = "judges.options") -> OptionTable:
-    """The options of a program or subcommand, from a data file."""
+    """Return the options of a program or subcommand, from a data file."""
     rest = read_entries(file)[name].split()
     operands: Operands = "read"
     lowest, highest = 0, 10_000
@@ -122,8 +122,8 @@ def known_options(spec: str) -> dict[str, ValueKind]:
 
 
 def parse(judged: JudgedCommand, spec: str, *, stop_at_operand: bool = False, start: int = 1) -> Given:
-    """Options and operands of a command, as getopt would find them. Raises `RefusedError` for an option that
-    is not in the table."""
+    """Parse options and operands of a command as getopt does. Raises `RefusedError` for an option that is not
+    in the table."""
     known = known_options(spec)
     options: list[tuple[str, str | None]] = []
     operands: list[str] = []

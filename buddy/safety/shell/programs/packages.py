@@ -22,7 +22,8 @@ def _refusal(judged: JudgedCommand) -> RefusedError:
 
 
 def _subcommand(judged: JudgedCommand, tool: str) -> None:
-    """A tool with subcommands: those that only read, with their options. Operands are names, not files."""
+    """Make the judge of a tool with subcommands: those that only read, with their options. Operands are
+    names, not files."""
     for length in (2, 1):
         name = " ".join((tool, *judged.argv[1 : 1 + length]))
         if name in read_entries("judges.options") and len(judged.argv) > length:
@@ -114,7 +115,7 @@ def bat(judged: JudgedCommand) -> None:
 
 
 def version_facts(shapes: str) -> Callable[[JudgedCommand], None]:
-    """A tool of which a few whole lines are known, separated by bars."""
+    """Make the judge of a tool of which some whole lines are known, separated by bars."""
     known = {tuple(shape.split()) for shape in shapes.split("|")}
 
     def judge(judged: JudgedCommand) -> None:

@@ -164,7 +164,7 @@ class Programs:
 
 
 def _by_options(name: str) -> Judge | None:
-    """The judge of a program that only reads as long as its options are known."""
+    """Make the judge of a program that only reads as long as its options are known."""
     return table(name, "programs.options") if name in read_entries("programs.options") else None
 
 

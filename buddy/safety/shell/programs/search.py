@@ -40,7 +40,7 @@ _SOURCE_TYPES = words("py js ts rust go java c cpp md html css ruby php swift ko
 
 
 def _split(given: Given, *names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Patterns and files of a command whose first operand is the pattern unless an option gives it."""
+    """Return patterns and files of a command whose first operand is the pattern unless an option gives it."""
     if given.has(*names):
         return tuple(
             value for name, value in given.options if name in ("-e", "--regexp") and value is not None
@@ -97,7 +97,7 @@ def grep(judged: JudgedCommand) -> None:
 def _check_results(
     judged: JudgedCommand, patterns: tuple[str, ...], expression: re.Pattern[str] | None
 ) -> None:
-    """The same for files that another program found."""
+    """Do the same for files that another program found."""
     found = judged.stands_for
     if found is not None and any(UNRESOLVED in word for word in judged.argv):
         check_search(judged, found.roots, expression, found.filters)
@@ -107,7 +107,7 @@ def _check_results(
 def _filter_names(
     judged: JudgedCommand, given: Given, patterns: tuple[str, ...], expression: re.Pattern[str] | None
 ) -> Feed | None:
-    """Names that come through grep are names still, unless it picks secret ones or parts of lines."""
+    """Filter listed names: output of grep is still names unless it picks secret ones or parts of lines."""
     if judged.feed is None or not all(name in _KEEP_LINES for name, _ in given.options):
         return None
     if not given.has(*_INVERTS) and any(map(expression_names_secret, patterns)):
@@ -123,7 +123,8 @@ def _names(
     filters: tuple[Filter, ...] = (),
     expression: re.Pattern[str] | None = None,
 ) -> Feed:
-    """Listed names start with the operands they were found under; without operands with anything."""
+    """Return listed names, which start with the operands they were found under; without operands, with
+    anything."""
     anchored = bool(files) and not any(file.startswith("-") for file in files)
     content = content_filter(expression)
     return Feed(files, anchored, nul, no_links=True, filters=(*filters, *([content] if content else ())))

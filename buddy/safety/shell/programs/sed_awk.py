@@ -166,7 +166,7 @@ class _SedProgram:
         self._end()
 
     def _add_text(self) -> None:
-        """Text after a, i or c goes to the end of the line; anything that might go on is refused."""
+        """Read text after a, i or c to the end of the line; refuse text that might continue."""
         self._skip(" \t")
         text = self._take(r"(?:\\\n)?[^\n\\]+")
         if not text.strip("\\\n \t") or self._peek() == "\\":

@@ -89,8 +89,8 @@ def date(judged: JudgedCommand) -> None:
 
 
 def ps(judged: JudgedCommand) -> None:
-    """ps: known shapes only. A word without a dash that holds e shows environments, and so does every cluster
-    that ps cannot take as it stands, because it then reads the whole line again without the dashes."""
+    """Judge ps: known shapes only. A word without a dash that contains e shows environments, and so does
+    every cluster that ps rejects, because it then reads the line again without the dashes."""
     rest = list(judged.argv[1:])
     clusters: list[str] = []
     bsd = fields = False

@@ -84,7 +84,7 @@ def timeout_with(judge: Judge) -> Judge:
 
 
 def prefix_with(judge: Judge, options: str) -> Judge:
-    """A wrapper whose options come first and whose first operand is the command."""
+    """Make the judge of a wrapper with options first and the command as first operand."""
 
     def prefix(judged: JudgedCommand) -> None:
         given = parse(judged, options, stop_at_operand=True)
@@ -132,7 +132,7 @@ def shell_with(judge_text: Callable[[JudgedCommand, str], None]) -> Judge:
 
 
 def xargs_with(judge: Judge) -> Judge:
-    """xargs: names from a known source, handed to a command that may read them."""
+    """Judge xargs: names from a known source, passed to a command that may read them."""
 
     def xargs(judged: JudgedCommand) -> None:
         given = parse(judged, table("xargs").options, stop_at_operand=True)
