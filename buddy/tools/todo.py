@@ -72,6 +72,6 @@ async def todo(ctx: ToolContext, items: list[PlanItem]) -> ToolResult:
 
 @tool(risk="low", category="plan", access=no_access, aliases=("now", "get_time", "current_time"))
 async def time(ctx: ToolContext) -> ToolResult:
-    """Return the date, the time and the time zone here."""
+    """The date, the time and the time zone here."""
     text = ctx.service(WallClock).now().strftime("%A %Y-%m-%d %H:%M:%S %z (%Z)")
     return ToolResult(text, Plain(text))
