@@ -18,6 +18,8 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import (
     NO_USAGE,
     AssistantMessage,
+    AssistantPart,
+    Attachment,
     Call,
     Image,
     Message,
@@ -27,6 +29,7 @@ from buddy.agent.messages import (
     ToolMessage,
     Usage,
     UserMessage,
+    UserPart,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
 
@@ -58,9 +61,9 @@ def message_tokens(message: Message) -> float:
             return overhead + sum(_part_tokens(part) for part in message.parts)
 
 
-def _part_tokens(part: Text | Image | Thinking | Call | ServerItem) -> float:
+def _part_tokens(part: UserPart | AssistantPart) -> float:
     match part:
-        case Text() | Thinking():
+        case Text() | Attachment() | Thinking():
             return text_tokens(part.text)
         case Image():
             return IMAGE_TOKENS

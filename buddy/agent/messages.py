@@ -35,6 +35,13 @@ class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
     data: str
 
 
+class Attachment(msgspec.Struct, frozen=True, tag="attachment", tag_field="type"):
+    """A note or a file that travels with a prompt: the model reads `text`, the person sees `title`."""
+
+    title: str
+    text: str
+
+
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", tag_field="type"):
     """Reasoning of the model, with the signature its provider wants back ("" when there is none)."""
 
@@ -75,7 +82,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_USAGE = Usage(0, 0, 0, 0, 0, estimated=True)
 
-UserPart = Text | Image
+UserPart = Text | Attachment | Image
 AssistantPart = Text | Thinking | Call | ServerItem
 
 
@@ -120,12 +127,17 @@ NOT_RUN_TEXT = "not run"
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message, without thinking, calls and pictures."""
+    """Return the text of a message with its attachments, without thinking, calls and pictures."""
     match message:
         case ToolMessage():
             return message.text
         case UserMessage() | AssistantMessage():
-            return "".join(part.text for part in message.parts if isinstance(part, Text))
+            return "".join(part.text for part in message.parts if isinstance(part, Text | Attachment))
+
+
+def typed_text(message: UserMessage) -> str:
+    """Return the text a person typed, without attachments."""
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
 def thinking_of(message: AssistantMessage) -> str:

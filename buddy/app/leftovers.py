@@ -106,8 +106,9 @@ def _note(note_id: str, task_id: int, job: _LostJob) -> Note:
     """Build the note about a lost job. Its id depends only on the job, so that a buddy killed again does not
     add it twice."""
     title = f"job {job.job_id} ran when buddy was killed"
-    heading = f"buddy was killed while job {job.job_id} ran, and has been restarted. State of the job:"
-    return Note(note_id, task_id, title, f"{job.fate}: {job.command}", heading)
+    heading = f"buddy was killed while job {job.job_id} ran, and has been restarted"
+    lead = ". State of the job:"
+    return Note(note_id, task_id, title, f"{job.fate}: {job.command}", heading, lead=lead)
 
 
 def _text_of(job: JobChanged, name: str) -> str:

@@ -8,7 +8,7 @@ import os
 
 from buddy.agent.budget import Window
 from buddy.agent.host import Sampling
-from buddy.agent.messages import AssistantMessage, Text, ToolMessage, UserMessage
+from buddy.agent.messages import AssistantMessage, ToolMessage, UserMessage, typed_text
 from buddy.agent.provider import ModelRequest
 from buddy.app.launch import LaunchContext
 from buddy.app.providers import Models
@@ -72,17 +72,11 @@ class DemoModels(Models):
         """Return the script of a prompt, chosen once because its own calls change the files."""
         if prompt.id not in self._script_names:
             self._script_names[prompt.id] = script_name(
-                person_words(prompt),
+                typed_text(prompt).lower(),
                 is_fixed=BUG not in _content(os.path.join(self._root, "main.py")),
                 has_tests=os.path.exists(os.path.join(self._root, "test_main.py")),
             )
         return self._script_names[prompt.id]
-
-
-def person_words(prompt: UserMessage) -> str:
-    """Return the words the user typed: attached notes and files are in brackets."""
-    texts = [part.text for part in prompt.parts if isinstance(part, Text)]
-    return " ".join(text for text in texts if not text.lstrip().startswith("[")).lower()
 
 
 def script_name(words: str, *, is_fixed: bool, has_tests: bool) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
-from buddy.agent.messages import Text, UserPart
+from buddy.agent.messages import Attachment, Text, UserPart
 from buddy.agent.tool import ToolError, ToolResult
 from buddy.safety.sanitise import clean
 
@@ -140,7 +140,8 @@ async def expand(text: str, cwd: str, read: Read) -> ExpandedPrompt:
         except ToolError as error:
             notes.append(f"@{write_mention(path)} was not attached: {error}")
             continue
-        parts.append(Text(f"\n\n[attached: {write_mention(path)}]\n{result.text}\n"))
+        title = f"attached: {write_mention(path)}"
+        parts.append(Attachment(title, f"\n\n[{title}]\n{result.text}\n"))
         parts.extend(result.images)
     if len(paths) > MAX_MENTIONS:
         notes.append(

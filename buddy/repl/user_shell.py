@@ -115,8 +115,9 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     )
     if not private:
         note_id = context.board.parts.clock.new_id()
-        heading = f"I ran `{command}` ({ending}):"
-        context.board.notes.offer(Note(note_id, context.focus, f"! {command}", _bounded(text), heading))
+        heading = f"I ran `{command}` ({ending})"
+        note = Note(note_id, context.focus, f"! {command}", _bounded(text), heading, lead=":")
+        context.board.notes.offer(note)
 
 
 async def _await_end(context: Context, child: Child, work: Work) -> tuple[Exit, str]:

@@ -12,6 +12,8 @@ import msgspec
 
 from buddy.agent.messages import (
     AssistantMessage,
+    AssistantPart,
+    Attachment,
     Call,
     Image,
     Message,
@@ -20,6 +22,7 @@ from buddy.agent.messages import (
     Thinking,
     ToolMessage,
     UserMessage,
+    UserPart,
 )
 from buddy.safety.sanitise import clean
 from buddy.sessions.replay import SessionState, TaskRecord
@@ -95,9 +98,9 @@ def _with_title(title: str, blocks: list[_ExportBlock]) -> list[_ExportBlock]:
     ]
 
 
-def _part(part: Text | Image | Thinking | Call | ServerItem) -> _ExportBlock:
+def _part(part: UserPart | AssistantPart) -> _ExportBlock:
     match part:
-        case Text():
+        case Text() | Attachment():
             return _ExportBlock("", part.text, code=False)
         case Image():
             return _ExportBlock("", f"[picture, {part.media_type}]", code=False)

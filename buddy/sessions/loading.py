@@ -27,11 +27,12 @@ from buddy.sessions.line_codec import (
     payload,
     scan,
 )
-from buddy.sessions.records import KINDS, SEALED_VERSION, VERSION, SessionHeader
+from buddy.sessions.records import KINDS, SEALED_VERSION, VERSION, SessionHeader, upgrade_record
 from buddy.sessions.replay import Replay, SessionState, TaskRecord
 
 NAME = "snapshot.json"
-FORMAT = 1
+FORMAT = 2
+"""A snapshot of another format is not used but written anew from the journal."""
 
 
 class AgentSessionSnapshot(msgspec.Struct, frozen=True):
@@ -352,7 +353,7 @@ def _replay(
             unknown[line.kind] = unknown.get(line.kind, 0) + 1
             continue
         try:
-            replay.apply(payload(line, record), line.task_id)
+            replay.apply(upgrade_record(payload(line, record)), line.task_id)
         except LineError as error:
             problems.append(str(error))
     problems += [f"{count} records of unknown kind {kind[:40]!r} are kept" for kind, count in unknown.items()]

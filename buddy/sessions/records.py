@@ -8,11 +8,19 @@ import msgspec
 
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
-from buddy.agent.messages import AssistantMessage, AssistantPart, Message, ResultStatus, UserMessage
+from buddy.agent.messages import (
+    AssistantMessage,
+    AssistantPart,
+    Attachment,
+    Message,
+    ResultStatus,
+    Text,
+    UserMessage,
+)
 from buddy.agent.receipt import Receipt
 from buddy.safety.secrets.redact import redact, redact_message
 
-VERSION = 2
+VERSION = 3
 """The version of the journal's format. A journal with a higher one is opened read-only."""
 SEALED_VERSION = 2
 """From this format on every line is sealed, and the header's `mac` covers all of it."""
@@ -55,8 +63,9 @@ class TaskChanged(msgspec.Struct, frozen=True):
 
 class Note(msgspec.Struct, frozen=True):
     """A text attached to the next prompt of the foreground task: the answer of a finished background task, or
-    the output of a command the person ran. `heading` stands above the text for the model; `carried_by` is the
-    message it was attached to, "" while it waits; `answer_of` is the task whose answer it is, 0 for none."""
+    the output of a command the person ran. `heading` stands above the text, with `lead` behind it for the
+    model; `carried_by` is the message it was attached to, "" while it waits; `answer_of` is the task whose
+    answer it is, 0 for none."""
 
     id: str
     task_number: int
@@ -65,6 +74,7 @@ class Note(msgspec.Struct, frozen=True):
     heading: str
     carried_by: str = ""
     answer_of: int = 0
+    lead: str = ""
 
 
 class QueueChanged(msgspec.Struct, frozen=True):
@@ -211,6 +221,69 @@ KINDS: dict[str, Any] = {
     "receipt": Receipt,
 }
 """The record class of each kind of line."""
+
+
+_OLD_ATTACHMENTS = (
+    "[I ran ",
+    "[I took back ",
+    "[I applied again ",
+    "[Background task ",
+    "[buddy was lost while job ",
+    "[buddy was killed while job ",
+    "\n\n[attached: ",
+)
+"""The openings of the texts that were attached to prompts before format 3, which had no `Attachment`."""
+
+_OLD_LEADS = (". Its answer:", ". What became of the job:", ". State of the job:", ":")
+
+
+def upgrade_record(record: Record) -> Record:
+    """Return a record of an older format as this one writes it: attachments are parts of their own."""
+    match record:
+        case UserMessage():
+            return _upgrade_message(record)
+        case HistoryReplaced():
+            added = tuple(
+                _upgrade_message(one) if isinstance(one, UserMessage) else one for one in record.added
+            )
+            return record if added == record.added else HistoryReplaced(record.why, record.kept, added)
+        case QueueChanged():
+            return QueueChanged(
+                tuple(map(_upgrade_message, record.queued)),
+                tuple(map(_upgrade_message, record.steering)),
+                record.notes and tuple(map(_upgrade_note, record.notes)),
+            )
+        case _:
+            return record
+
+
+def _upgrade_message(message: UserMessage) -> UserMessage:
+    is_old = [isinstance(part, Text) and part.text.startswith(_OLD_ATTACHMENTS) for part in message.parts]
+    has_words = any(
+        isinstance(part, Text) and not old for part, old in zip(message.parts, is_old, strict=True)
+    )
+    if not any(is_old) or not has_words or any(isinstance(part, Attachment) for part in message.parts):
+        return message
+    parts = (
+        Attachment(_old_title(part.text), part.text) if isinstance(part, Text) and old else part
+        for part, old in zip(message.parts, is_old, strict=True)
+    )
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def _old_title(text: str) -> str:
+    line = text.strip().split("\n", 1)[0].removeprefix("[").removesuffix("]")
+    return _split_lead(line)[0]
+
+
+def _upgrade_note(note: Note) -> Note:
+    heading, lead = ("", note.lead) if note.lead else _split_lead(note.heading)
+    return msgspec.structs.replace(note, heading=heading or note.heading, lead=lead)
+
+
+def _split_lead(heading: str) -> tuple[str, str]:
+    lead = next((lead for lead in _OLD_LEADS if heading.endswith(lead)), "")
+    return heading.removesuffix(lead), lead
 
 
 Value = TypeVar("Value")

@@ -14,7 +14,15 @@ from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.history import reopen_calls
 from buddy.agent.host import Outcome
-from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered_calls
+from buddy.agent.messages import (
+    AssistantMessage,
+    Attachment,
+    Origin,
+    Text,
+    UserMessage,
+    UserPart,
+    unanswered_calls,
+)
 from buddy.agent.tool import ToolError, ToolResult
 from buddy.extend.agent_profiles import AgentProfile
 from buddy.safety.policy.rules import Rule
@@ -151,7 +159,7 @@ class Notes:
         self._save(
             replace(note, carried_by=prompt.id) if note.id in ids else note for note in self._journal.notes
         )
-        parts = (Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes)
+        parts = (Attachment(note.heading, f"[{note.heading}{note.lead}]\n{note.text}\n\n") for note in notes)
         return replace(prompt, parts=(*parts, *prompt.parts))
 
     def release(self, message_id: str = "") -> None:

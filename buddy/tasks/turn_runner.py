@@ -154,17 +154,17 @@ class TurnRunner:
                 self._journal.idle()
 
     def _answer_of(self, task: Task) -> Note:
-        changes = f" Its changes are not in this tree: {task.worktree_state}." if task.worktree_state else ""
+        changes = f". Its changes are not in this tree: {task.worktree_state}" if task.worktree_state else ""
         outcome = task.outcome
         troubles = _describe_failures(outcome.refused, outcome.failed) if outcome is not None else ""
-        heading = (
-            f"Background task {task.task_id}, {task.title!r}, has finished{troubles}.{changes} Its answer:"
-        )
+        heading = f"Background task {task.task_id}, {task.title!r}, has finished{troubles}{changes}"
         text = task.last_answer()
         if outcome is not None and outcome.receipt is not None:
             text = f"{text}\n\n[receipt of its changes]\n{receipt_text(outcome.receipt)}"
         note_id = self._shared.board.clock.new_id()
-        return Note(note_id, task.task_id, task.title, text, heading, answer_of=task.task_id)
+        return Note(
+            note_id, task.task_id, task.title, text, heading, answer_of=task.task_id, lead=". Its answer:"
+        )
 
 
 def _describe_failures(refused: int, failed: int) -> str:

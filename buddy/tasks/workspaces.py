@@ -10,7 +10,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from buddy.agent.formatting import format_count
-from buddy.agent.messages import Text, UserMessage, text_of
+from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
@@ -122,10 +122,11 @@ class TaskWorkspaces:
         if tree is None:
             return ()
         self._was_removed(task, tree)
-        text = _INTRODUCTION.format(path=tree.path, branch=tree.branch, main=tree.main)
-        if any(isinstance(message, UserMessage) and text_of(message) == text for message in task.history):
+        message_id = f"worktree-{tree.name}"  # the same in a copy of the task, which knows it too
+        if any(message.id == message_id for message in task.history):
             return ()
-        return (UserMessage(self._parts.clock.new_id(), (Text(text),), "instructions"),)
+        text = _INTRODUCTION.format(path=tree.path, branch=tree.branch, main=tree.main)
+        return (UserMessage(message_id, (Text(text),), "instructions"),)
 
     async def prepare(self, task: Task) -> str:
         """Recreate the task's worktree before a turn if it was removed unchanged; return a notice for the

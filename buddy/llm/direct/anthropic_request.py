@@ -16,6 +16,7 @@ import msgspec
 from buddy.agent.json_codec import dumps, loads
 from buddy.agent.messages import (
     AssistantMessage,
+    Attachment,
     Call,
     Image,
     Message,
@@ -24,6 +25,7 @@ from buddy.agent.messages import (
     Thinking,
     ToolMessage,
     UserMessage,
+    UserPart,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
 from buddy.llm.direct.request_cache import (
@@ -209,9 +211,9 @@ def _definition(tool: ToolDefinition) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
-def _user_block(part: Text | Image) -> dict[str, Any]:
+def _user_block(part: UserPart) -> dict[str, Any]:
     match part:
-        case Text():
+        case Text() | Attachment():
             return {"type": "text", "text": part.text}
         case Image():
             return _picture(part)

@@ -80,9 +80,12 @@ def _conversation(history: Sequence[Message]) -> list[Wire]:
 
 
 def _user_content(parts: Sequence[UserPart]) -> str | list[Wire]:
-    if all(isinstance(part, Text) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, Text))
-    return [{"type": "text", "text": part.text} if isinstance(part, Text) else _image(part) for part in parts]
+    texts = [part.text for part in parts if not isinstance(part, Image)]
+    if len(texts) == len(parts):
+        return "".join(texts)
+    return [
+        _image(part) if isinstance(part, Image) else {"type": "text", "text": part.text} for part in parts
+    ]
 
 
 def _image(image: Image) -> Wire:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
-from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of
+from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of, typed_text
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
-from buddy.repl.view.replay import own_words
 from buddy.safety.sanitise import one_line, visible
 from buddy.tasks.task import Task
 from buddy.tools.files.task_diff import diff_of
@@ -158,4 +157,4 @@ def prompts_of(task: Task) -> list[int]:
 def prompt_text(task: Task, at: int) -> str:
     """Return a prompt as typed, without attached notes and files."""
     message = task.history[at]
-    return own_words(message)[0].strip() if isinstance(message, UserMessage) else ""
+    return typed_text(message).strip() if isinstance(message, UserMessage) else ""

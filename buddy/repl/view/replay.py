@@ -9,13 +9,14 @@ from buddy.agent.display import Plain
 from buddy.agent.formatting import describe_calls, format_count
 from buddy.agent.messages import (
     AssistantMessage,
+    Attachment,
     Call,
     Message,
-    Text,
     ToolMessage,
     UserMessage,
     calls_of,
     text_of,
+    typed_text,
 )
 from buddy.agent.receipt import Receipt
 from buddy.agent.schema import ArgumentsError, parse_json
@@ -23,37 +24,13 @@ from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import Block, NoteBlock, ReceiptBlock, ToolCall, UserPrompt, merge_lookups
 from buddy.safety.sanitise import one_line
 
-_ATTACHMENT_PREFIXES = (
-    "[I ran ",
-    "[I took back ",
-    "[I applied again ",
-    "[Background task ",
-    "[buddy was killed while job ",
-    "[buddy was lost while job ",  # in sessions of earlier versions
-    "\n\n[attached: ",
-)
-"""Beginnings of the parts that are attached to a prompt: notes before it, files after it."""
-HEADING_CHARS = 100
+TITLE_OF_ATTACHMENT_CHARS = 100
 
 
-def own_words(message: UserMessage) -> tuple[str, tuple[str, ...]]:
-    """Return the text without attached notes and files, and their headings."""
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
-    own = [text for text in texts if not text.startswith(_ATTACHMENT_PREFIXES)]
-    if not own:
-        return text_of(message), ()
-    return "".join(own), tuple(_heading(text) for text in texts if text.startswith(_ATTACHMENT_PREFIXES))
-
-
-def _heading(text: str) -> str:
-    line = text.strip().split("\n", 1)[0].removeprefix("[").removesuffix("]").rstrip(":")
-    for ending in (
-        ". Its answer",
-        ". State of the job",
-        ". What became of the job",
-    ):  # the last: earlier versions
-        line = line.removesuffix(ending)
-    return one_line(line, HEADING_CHARS)
+def attachment_titles(message: UserMessage) -> tuple[str, ...]:
+    """Return a line for each note and file that travelled with a prompt."""
+    titles = (part.title for part in message.parts if isinstance(part, Attachment))
+    return tuple(one_line(title.split("\n", 1)[0], TITLE_OF_ATTACHMENT_CHARS) for title in titles)
 
 
 SHOWN_MESSAGES, SHOWN_CHARS = 60, 100_000
@@ -95,8 +72,8 @@ def blocks_of(
             row.clear()
         match message:
             case UserMessage():
-                text, along = own_words(message)
-                blocks.append(UserPrompt(text, message.origin, 0, 0, along))
+                titles = attachment_titles(message)
+                blocks.append(UserPrompt(typed_text(message), message.origin, 0, 0, titles))
             case AssistantMessage():
                 calls.update((call.id, call) for call in calls_of(message))
                 text = text_of(message)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from buddy.agent import events as ev
 from buddy.agent.formatting import describe_calls, format_count
 from buddy.agent.lazy_regex import pattern
-from buddy.agent.messages import Image, UserMessage, calls_of, text_of
+from buddy.agent.messages import Image, UserMessage, calls_of, text_of, typed_text
 from buddy.repl.render import numbers as words
 from buddy.repl.render.markdown import MarkdownStream
 from buddy.repl.view.blocks import (
@@ -32,7 +32,7 @@ from buddy.repl.view.blocks import (
     kind_of,
     merge_lookups,
 )
-from buddy.repl.view.replay import own_words
+from buddy.repl.view.replay import attachment_titles
 from buddy.repl.view.state import (
     Calling,
     InboxRow,
@@ -187,8 +187,8 @@ def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
     if message.origin in ("instructions", "summary"):
         return NoteBlock("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
     pictures = sum(isinstance(part, Image) for part in message.parts)
-    text, along = own_words(message)
-    return UserPrompt(text, message.origin, pictures, _task_name_needed(state, task), along)
+    titles = attachment_titles(message)
+    return UserPrompt(typed_text(message), message.origin, pictures, _task_name_needed(state, task), titles)
 
 
 def _task_name_needed(state: ViewState, task: TaskView) -> int:

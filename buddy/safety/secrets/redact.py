@@ -19,13 +19,16 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import (
     AssistantMessage,
     AssistantPart,
+    Attachment,
     Call,
+    Image,
     Message,
     ServerItem,
     Text,
     Thinking,
     ToolMessage,
     UserMessage,
+    UserPart,
 )
 from buddy.safety.secrets.context import find_by_context
 from buddy.safety.secrets.key_shapes import GAP, Span, find_shapes
@@ -104,13 +107,21 @@ def redact_message(message: Message, keys: Sequence[str] = ()) -> Message:
             text = redact(message.text, keys)
             return message if text == message.text else msgspec.structs.replace(message, text=text)
         case UserMessage():
-            said = tuple(
-                _redact_text(part, keys) if isinstance(part, Text) else part for part in message.parts
-            )
+            said = tuple(_redact_user_part(part, keys) for part in message.parts)
             return message if said == message.parts else msgspec.structs.replace(message, parts=said)
         case AssistantMessage():  # pragma: no branch - the last of them
             parts = tuple(_redact_part(part, keys) for part in message.parts)
             return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
+
+
+def _redact_user_part(part: UserPart, keys: Sequence[str]) -> UserPart:
+    match part:
+        case Text():
+            return _redact_text(part, keys)
+        case Attachment():
+            return Attachment(redact(part.title, keys), redact(part.text, keys))
+        case Image():  # pragma: no branch - the last of them
+            return part
 
 
 def _redact_part(part: AssistantPart, keys: Sequence[str]) -> AssistantPart:

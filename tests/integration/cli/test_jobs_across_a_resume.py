@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from buddy.agent.messages import typed_text
 from buddy.app.leftovers import JobReporter, report_leftovers
-from buddy.repl.view.replay import own_words
+from buddy.repl.view.replay import attachment_titles
 from buddy.sessions.loading import JOURNAL
 from buddy.sessions.loading import NAME as SNAPSHOT
 from buddy.sessions.records import JobChanged, Note
@@ -69,9 +70,10 @@ async def test_what_ran_when_buddy_was_lost_is_told_once(tmp_path: Path) -> None
         "job 1 was running when buddy was killed; it has ended too: make watch",
         "job 2 was running when buddy was killed; it has ended too: make serve",
     )
-    heading = "buddy was killed while job 1 ran, and has been restarted. State of the job:"
+    heading = "buddy was killed while job 1 ran, and has been restarted"
+    lead = ". State of the job:"
     assert notes[0] == Note(
-        "lost tag1", 1, "job 1 ran when buddy was killed", "it has ended too: make watch", heading
+        "lost tag1", 1, "job 1 ran when buddy was killed", "it has ended too: make watch", heading, lead=lead
     )
     assert [note.text for note in notes[1:]] == ["it has ended too: make serve"]
     assert [(job.job_id, job.state) for job in jobs] == [("1", "lost"), ("2", "lost"), ("3", "ended")]
@@ -88,12 +90,10 @@ async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_
         await report_leftovers(session, board)
         prompt = board.notes.attach(said("u2", "go on"))
     await session.close()
-    assert own_words(prompt) == (
-        "go on",
-        (
-            "buddy was killed while job 1 ran, and has been restarted",
-            "buddy was killed while job 2 ran, and has been restarted",
-        ),
+    assert typed_text(prompt) == "go on"
+    assert attachment_titles(prompt) == (
+        "buddy was killed while job 1 ran, and has been restarted",
+        "buddy was killed while job 2 ran, and has been restarted",
     )
 
 

@@ -245,7 +245,7 @@ async def test_a_snapshot_of_another_journal_version_or_garbage_is_ignored(tmp_p
     snapshot = Path(one.directory) / SNAPSHOT
     whole = snapshot.read_bytes()
     stolen = (Path(other.directory) / SNAPSHOT).read_bytes()
-    for content in (b"", b"{}", whole[:-5], whole.replace(b'"format":1', b'"format":2'), stolen):
+    for content in (b"", b"{}", whole[:-5], whole.replace(b'"format":2', b'"format":1'), stolen):
         snapshot.write_bytes(content)
         loaded = store.read(one.session_id)
         assert not loaded.from_snapshot

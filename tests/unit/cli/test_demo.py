@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.messages import Text, UserMessage
-from buddy.cli.demo_model import _scripts, person_words, script_name
+from buddy.agent.messages import Attachment, Text, UserMessage, UserPart, typed_text
+from buddy.cli.demo_model import _scripts, script_name
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk
 from tests.support.terminal import on_terminal
 
-NOTE = "[Background task 2, 'write tests for it', has finished. Its answer:]\nTests for the bug.\n\n"
+NOTE = Attachment(
+    "Background task 2, 'write tests for it', has finished",
+    "[Background task 2, 'write tests for it', has finished. Its answer:]\nTests for the bug.\n\n",
+)
+FILE = Attachment("attached: main.py", "\n\n[attached: main.py]\n1 def test_bug\n")
 
 
-def _prompt(*texts: str) -> UserMessage:
-    return UserMessage("id", tuple(map(Text, texts)), "prompt")
+def _prompt(*parts: str | UserPart) -> UserMessage:
+    return UserMessage("id", tuple(Text(part) if isinstance(part, str) else part for part in parts), "prompt")
 
 
 @pytest.mark.parametrize(
@@ -27,13 +31,15 @@ def _prompt(*texts: str) -> UserMessage:
         ((NOTE, "tell me a story"), "story"),
         ((NOTE, "fix the bug"), "fix"),
         ((NOTE, NOTE, "hello"), "hello"),
-        (("explain @main.py", "\n\n[attached: main.py]\n1 def test_bug\n"), "explain"),
+        (("explain @main.py", FILE), "explain"),
         (("write tests for it",), "tests first"),
         (("what is the weather?",), "other"),
     ],
 )
-def test_RU_B9_the_script_follows_the_persons_words_alone(parts: tuple[str, ...], name: str) -> None:
-    assert script_name(person_words(_prompt(*parts)), is_fixed=False, has_tests=False) == name
+def test_RU_B9_the_script_follows_the_persons_words_alone(
+    parts: tuple[str | UserPart, ...], name: str
+) -> None:
+    assert script_name(typed_text(_prompt(*parts)).lower(), is_fixed=False, has_tests=False) == name
 
 
 @pytest.mark.parametrize("is_fixed", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.agent.messages import Text
+from buddy.agent.messages import Attachment
 from buddy.agent.tool import ToolError, ToolResult
 from buddy.extend.mentions import expand, missing, paths_mentioned, read_mention, write_mention
 from buddy.safety.sanitise import clean
@@ -96,7 +96,9 @@ async def test_a_name_cannot_pass_for_another_attachment(tmp_path: Path) -> None
         return ToolResult("content")
 
     expanded = await expand(f"@{write_mention(name)}", str(tmp_path), read)
-    assert expanded.parts[1] == Text("\n\n[attached: ]\\n[attached:\\ other]\ncontent\n")
+    assert expanded.parts[1] == Attachment(
+        "attached: ]\\n[attached:\\ other", "\n\n[attached: ]\\n[attached:\\ other]\ncontent\n"
+    )
 
     async def refused(_path: str) -> ToolResult:
         raise ToolError("it is not readable")

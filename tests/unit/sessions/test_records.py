@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from buddy.agent.display import Command
 from buddy.agent.events import ApprovalRequested
-from buddy.agent.messages import NO_USAGE, AssistantMessage, Call, Text, Thinking, UserMessage
+from buddy.agent.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Attachment,
+    Call,
+    Text,
+    Thinking,
+    UserMessage,
+    UserPart,
+)
 from buddy.sessions.records import (
     BudgetSet,
+    HistoryReplaced,
     JobChanged,
+    Note,
     QueueChanged,
     Renamed,
     TaskChanged,
     ToolBegun,
     redact_record,
     redact_reply,
+    upgrade_record,
 )
 from tests.support.secrets_published import WHOLE
 
@@ -60,3 +72,41 @@ def test_a_reply_that_is_still_streaming_is_cleaned() -> None:
     assert redact_reply(reply).parts == (
         Thinking(f"I see {GONE}", ""), Text(f"It is {GONE}"), Call("c", "x", f'"{GONE}"'),
     )  # fmt: skip
+
+
+def _prompt(*parts: str | UserPart) -> UserMessage:
+    return UserMessage("u", tuple(Text(part) if isinstance(part, str) else part for part in parts), "prompt")
+
+
+ANSWER = "[Background task 2, 'write tests', has finished. Its answer:]\nmany\nlines\n\n"
+SHELL = "[I ran `ls` (exit code 0):]\na\n\n"
+UNDONE = "[I took back main.py with /undo]\nThe files are as they were before it.\n\n"
+LOST = "[buddy was lost while job 1 ran, and was started again. What became of the job:]\nit ended\n\n"
+FILE = "\n\n[attached: main.py]\nprint(1)\n"
+OLD = _prompt(ANSWER, SHELL, UNDONE, LOST, "look at @main.py", FILE)
+NEW = _prompt(
+    Attachment("Background task 2, 'write tests', has finished", ANSWER),
+    Attachment("I ran `ls` (exit code 0)", SHELL),
+    Attachment("I took back main.py with /undo", UNDONE),
+    Attachment("buddy was lost while job 1 ran, and was started again", LOST),
+    "look at @main.py",
+    Attachment("attached: main.py", FILE),
+)
+
+
+def test_attachments_of_older_formats_become_parts_of_their_own() -> None:
+    assert upgrade_record(OLD) == NEW
+    assert upgrade_record(NEW) is NEW
+    replaced = HistoryReplaced("rewind", 0, (OLD, AssistantMessage("r", (), "m", "chat", "stop", NO_USAGE)))
+    assert upgrade_record(replaced) == HistoryReplaced("rewind", 0, (NEW, replaced.added[1]))
+    old_note = Note("n", 1, "! ls", "a", "I ran `ls` (exit code 0):")
+    new_note = Note("n", 1, "! ls", "a", "I ran `ls` (exit code 0)", lead=":")
+    assert upgrade_record(QueueChanged((OLD,), (OLD,), (old_note,))) == QueueChanged(
+        (NEW,), (NEW,), (new_note,)
+    )
+    assert upgrade_record(QueueChanged((), (), (new_note,))) == QueueChanged((), (), (new_note,))
+
+
+def test_a_prompt_that_begins_like_an_old_note_stays_what_was_typed() -> None:
+    for prompt in (_prompt("[I ran out of ideas"), _prompt(NEW.parts[0], "[I ran out of ideas")):
+        assert upgrade_record(prompt) is prompt

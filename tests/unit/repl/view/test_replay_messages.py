@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buddy.agent.messages import Text, UserMessage
-from buddy.repl.view.replay import own_words
+from buddy.agent.messages import Attachment, Text, UserMessage
+from buddy.repl.view.replay import attachment_titles
 from tests.fake_llm.script import reply
 from tests.support.sitting_desk import sitting
 
 
-def message(*texts: str) -> UserMessage:
-    return UserMessage("u", tuple(map(Text, texts)), "prompt")
-
-
-def test_notes_and_files_are_named_not_repeated() -> None:
-    note = "[Background task 2, 'write tests', has finished. Its answer:]\nmany\nlines\n\n"
-    shell = "[I ran `ls` (exit code 0):]\na\n\n"
-    file = "\n\n[attached: main.py]\nprint(1)\n"
-    assert own_words(message(note, shell, "look at @main.py", file)) == (
-        "look at @main.py",
-        ("Background task 2, 'write tests', has finished", "I ran `ls` (exit code 0)", "attached: main.py"),
-    )
-
-
-def test_words_that_only_look_like_a_note_stay_the_persons() -> None:
-    assert own_words(message("[I ran out of ideas")) == ("[I ran out of ideas", ())
+def test_a_title_is_one_short_line() -> None:
+    parts = (Attachment("I ran `ls\npwd` (exit code 0)", "a"), Attachment("x" * 200, "b"), Text("hi"))
+    titles = attachment_titles(UserMessage("u", parts, "prompt"))
+    assert titles == ("I ran `ls", "x" * 99 + "…")
 
 
 async def test_the_prompt_is_seen_whatever_goes_with_it(tmp_path: Path) -> None:
