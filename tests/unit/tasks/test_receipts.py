@@ -135,7 +135,7 @@ async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(t
         desk.board.submit(task.task_id, "write it")
         await desk.board.wait(task.task_id)
         (note,) = desk.board.notes.waiting
-    assert "has finished (1 call failed)." in note.heading
+    assert "has finished (1 call failed)" in note.heading
     assert note.text.startswith("All is written.")
     assert "changed    new.py +2 (new)" in note.text
     assert "unchecked  no test or build ran" in note.text
