@@ -14,6 +14,7 @@ from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.hooks.commands import CommandRunner
 from buddy.extend.hooks.dispatcher import Hooks
 from buddy.extend.hooks.protocol import HookPoint
+from buddy.extend.plugin_folders import PluginStore
 from buddy.extend.search_folders import ExtensionPlaces
 
 
@@ -33,6 +34,7 @@ class Extensions:
         self._launch = launch
         self._off = settings.tools.disabled
         self._tools = tools
+        self._plugins = PluginStore(launch.where.data)
         self._refreshing = asyncio.Lock()
         self.hooks = Hooks(runner, common)
         self.catalogue = ExtensionCatalogue(
@@ -58,7 +60,9 @@ class Extensions:
 
     def _places(self) -> ExtensionPlaces:
         boundary, where = self._launch.boundary, self._launch.where
-        return ExtensionPlaces(boundary.root, boundary.cwd, boundary.home, os.path.realpath(where.config))
+        return ExtensionPlaces(
+            boundary.root, boundary.cwd, boundary.home, os.path.realpath(where.config), self._plugins.all()
+        )
 
     def _offer_skills(self) -> None:
         """Offer the tool `skill` while there is a skill for the model."""

@@ -19,6 +19,7 @@ COMMANDS = {
     "login": ("[PROFILE]", "store a key"),
     "models": ("[TEXT]", "list the models buddy knows"),
     "sessions": ("", "list the sessions of this folder"),
+    "plugin": ("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders"),
     "doctor": ("", "check what works here"),
     "permissions": ("test [COMMAND]", "show what would be asked"),
 }
@@ -75,7 +76,7 @@ _CHOICES = {
 _ALONE = ("init", "sessions", "doctor", "demo")
 """Subcommands without words: words after them were meant as a prompt."""
 _JSON_OF_THEIR_OWN = ("sessions", "permissions", "doctor")
-_NOTHING_TO_FORMAT = ("help", "init", "login", "models", "demo")
+_NOTHING_TO_FORMAT = ("help", "init", "login", "models", "plugin", "demo")
 
 
 def parse(arguments: Sequence[str]) -> Options:

@@ -77,6 +77,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.doctor import doctor
 
             return doctor(options, environment)
+        case "plugin":
+            from buddy.cli.plugins import plugin
+
+            return plugin(options, environment)
         case "permissions":
             from buddy.cli.permissions import permissions
 

@@ -21,6 +21,7 @@ from buddy.safety.trusted_files import MAX_THING_BYTES
 
 UNTRUSTED = "this folder is not trusted: /trust"
 CHANGED = "it changed since you trusted this folder: /trust"
+CHANGED_PLUGIN = "it changed since you added the plug-in: buddy plugin add, again"
 MAX_LISTED_CHARS = 12_000
 """Of the list of skills and subagents in the system prompt."""
 Stamp = tuple[str, int, int, int]
@@ -174,6 +175,8 @@ class ExtensionCatalogue:
         self._hooks_changed(tuple(hooks))
 
     def _refusal(self, file: HooksFile, one: HookDefinition) -> str:
+        if file.scope == "plug-in":
+            return "" if one.digest in file.accepted else CHANGED_PLUGIN
         if file.scope != "project":
             return ""
         if not self._trusted:
@@ -185,8 +188,9 @@ def _definitions(file: HooksFile, root: str) -> tuple[tuple[HookDefinition, ...]
     if not os.path.lexists(file.path):
         return (), False
     try:
-        if file.scope == "project":  # no link: what it leads to can change without a question
-            data = read_beneath(root, os.path.relpath(file.path, root), MAX_THING_BYTES)
+        if file.scope != "user":  # no link: what it leads to can change without a question
+            top = root if file.scope == "project" else os.path.dirname(os.path.dirname(file.path))
+            data = read_beneath(top, os.path.relpath(file.path, top), MAX_THING_BYTES)
         else:
             data = read_regular(os.path.realpath(file.path), MAX_THING_BYTES)
     except (OSError, ToolError) as error:

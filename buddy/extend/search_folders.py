@@ -30,20 +30,30 @@ class SearchFolder(msgspec.Struct, frozen=True):
     endings: tuple[str, ...] = (".md",)
 
 
+class PluginFolder(msgspec.Struct, frozen=True):
+    """A plug-in the person added: its name, its folder, where it came from, and the digests of its hooks as
+    they were then."""
+
+    name: str
+    path: str
+    source: str = ""
+    hooks: tuple[str, ...] = ()
+
+
 class ExtensionPlaces(msgspec.Struct, frozen=True):
     """The places extensions come from: the project's root and working folder, the person's home, buddy's
-    folder of settings, and the plug-ins the person added (name and folder)."""
+    folder of settings, and the plug-ins the person added."""
 
     root: str
     cwd: str
     home: str
     config: str
-    plugins: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[PluginFolder, ...] = ()
 
 
 def search_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
     """Return every folder to look into; the first definition of a name wins."""
-    return (*_skills(places), *_commands(places), *_agents(places), *_of_plugins(places))
+    return (*_skills(places), *_commands(places), *_agents(places), *plugin_folders(places))
 
 
 def _project(
@@ -111,18 +121,19 @@ _PLUGIN_FOLDERS: tuple[tuple[Kind, str], ...] = (
 )
 
 
-def _of_plugins(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
+def plugin_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
+    """Return the folders of plug-ins."""
     return tuple(
         SearchFolder(
             kind,
-            os.path.join(path, folder),
-            f"plug-in {name}",
+            os.path.join(plugin.path, folder),
+            f"plug-in {plugin.name}",
             "plug-in",
-            inside=path,
-            prefix=f"{name}:",
+            inside=plugin.path,
+            prefix=f"{plugin.name}:",
             deep=kind == "command",
         )
-        for name, path in places.plugins
+        for plugin in places.plugins
         for kind, folder in _PLUGIN_FOLDERS
     )
 
@@ -133,18 +144,24 @@ def hook_files(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
     mine = (os.path.join(home, ".claude/settings.json"), os.path.join(places.config, "hooks.json"))
     return (
         *(HooksFile(path, _label(places, path), "user", confined=False) for path in mine),
-        *(
-            HooksFile(
-                os.path.join(path, "hooks/hooks.json"),
-                f"plug-in {name}",
-                "plug-in",
-                confined=False,
-                environment={"CLAUDE_PLUGIN_ROOT": path},
-            )
-            for name, path in places.plugins
-        ),
+        *plugin_hooks(places),
         *(
             HooksFile(os.path.join(root, name), name, "project", confined=True)
             for name in (".claude/settings.json", ".claude/settings.local.json", ".buddyx/hooks.json")
         ),
+    )
+
+
+def plugin_hooks(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
+    """Return the hooks files of plug-ins. They are other people's, so they run in the sandbox."""
+    return tuple(
+        HooksFile(
+            os.path.join(plugin.path, "hooks/hooks.json"),
+            f"plug-in {plugin.name}",
+            "plug-in",
+            confined=True,
+            environment={"CLAUDE_PLUGIN_ROOT": plugin.path},
+            accepted=frozenset(plugin.hooks),
+        )
+        for plugin in places.plugins
     )

@@ -36,13 +36,15 @@ class HookDefinition(msgspec.Struct, frozen=True):
 
 
 class HooksFile(msgspec.Struct, frozen=True):
-    """File of hooks, and the rights they get: `confined` ones run in the sandbox."""
+    """File of hooks, and the rights they get: `confined` ones run in the sandbox,
+    `accepted` are the digests of a plug-in's hooks as the person added them."""
 
     path: str
     label: str
     scope: HookScope
     confined: bool
     environment: Mapping[str, str] = {}
+    accepted: frozenset[str] = frozenset()
 
 
 def read_definitions(file: HooksFile, data: bytes) -> tuple[tuple[HookDefinition, ...], bool]:
