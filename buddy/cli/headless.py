@@ -76,7 +76,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     except (ConfigError, FolderError) as error:
         return _fail(str(error), CONFIGURATION)
     except (LockedError, ForeignSessionError, ReadOnlySessionError) as error:
-        return _fail(f"{error}. `--fork` goes on in a copy.", USAGE)
+        return _fail(f"{error}. `--fork` continues in a copy.", USAGE)
     except (SessionError, TaskError) as error:
         return _fail(str(error), USAGE)
     except NotSavedError as error:
