@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.git_repository import tracked_paths
-from buddy.safety.paths import Boundary, Located, is_beneath, locate
+from buddy.safety.paths import Boundary, Located, is_beneath, locate, walk_tree
 from buddy.safety.shell.result import UNRESOLVED, Analysis, Subcommand
 
 MAX_COUNTED = 20_000
@@ -125,6 +125,6 @@ def _missing(files: list[str], tracked: frozenset[str] | None) -> int | None:
 
 
 def _files(folder: str) -> Iterator[str]:
-    for parent, _folders, names in os.walk(folder):
+    for parent, _folders, names in walk_tree(folder):
         for name in names:
             yield os.path.join(parent, name)

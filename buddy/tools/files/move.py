@@ -11,7 +11,7 @@ from buddy.agent.cancel import on_failure
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
-from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.paths import Boundary, Located, locate, walk_tree
 from buddy.tools.files.change import (
     ChangePlan,
     FileChange,
@@ -196,7 +196,7 @@ def _describe(target: Located, origin: str, status: os.stat_result) -> str:
     if not stat.S_ISDIR(status.st_mode):
         return f"{target.shown} ({format_count(status.st_size, 'byte')})"
     count = 0
-    for _, _, files in os.walk(origin):
+    for _, _, files in walk_tree(origin):
         count += len(files)
         if count > MAX_COUNTED:
             return f"folder {target.shown} (more than {MAX_COUNTED:,} files)"

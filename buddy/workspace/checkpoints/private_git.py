@@ -132,7 +132,7 @@ def _output_of(process: subprocess.Popen[bytes], name: str, limit_s: float, give
         said, errors = process.communicate(given, timeout=limit_s)
     except subprocess.TimeoutExpired as error:
         raise CheckpointError(
-            f"looking at the working tree took longer than {limit_s:g} s; it is too large for checkpoints"
+            f"looking at the working tree took longer than {limit_s:.0f} s; it is too large for checkpoints"
         ) from error
     if process.returncode != 0:
         first = errors.decode("utf-8", "replace").strip().split("\n")[0]

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.safety.paths import walk_tree
 from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.workspace.checkpoints.private_git import CheckpointError, PrivateGit
 from buddy.workspace.undo.moves import umask
@@ -150,17 +151,23 @@ def usual_mode(git_mode: int) -> int:
 
 def only_folders(real: str) -> bool:
     """Tell whether a folder holds only folders, at every depth; False when one of them can't be read."""
-    try:
-        with os.scandir(real) as entries:
-            return all(entry.is_dir(follow_symlinks=False) and only_folders(entry.path) for entry in entries)
-    except OSError:
-        return False
+    pending = [real]  # no recursion: a tree may be deeper than Python's stack
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        return False
+                    pending.append(entry.path)
+        except OSError:
+            return False
+    return True
 
 
 def folders_below(root: str, folder: str) -> list[str]:
     """Return a folder and those in it, relative to the root, repositories left out; not without end."""
     found: list[str] = []
-    for top, inner, names in os.walk(os.path.join(root, folder)):
+    for top, inner, names in walk_tree(os.path.join(root, folder)):
         if ".git" in inner or ".git" in names:
             inner.clear()
             continue

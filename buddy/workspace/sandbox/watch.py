@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from buddy.safety.paths import Boundary
+from buddy.safety.paths import Boundary, walk_tree
 from buddy.workspace.sandbox.git_data import REBASE, GitData
 from buddy.workspace.sandbox.guard import Guard, GuardedEntry, Snapshot, snapshot
 from buddy.workspace.sandbox.left_behind import ENDED, record_prefix
@@ -264,7 +264,7 @@ def _oldest(path: str) -> float:
     """Return the oldest last change at and below a path, 0 when it is gone. No program can set these times
     back."""
     times: list[float] = []
-    for place in (path, *(os.path.join(top, name) for top, _, names in os.walk(path) for name in names)):
+    for place in (path, *(os.path.join(top, name) for top, _, names in walk_tree(path) for name in names)):
         with contextlib.suppress(OSError):
             times.append(os.lstat(place).st_ctime)
     return min(times, default=0.0)

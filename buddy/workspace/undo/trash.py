@@ -19,7 +19,7 @@ import msgspec
 from buddy.agent.cancel import on_failure
 from buddy.agent.json_codec import decode, encode
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import make_private_folders
+from buddy.safety.paths import make_private_folders, remove_tree, walk_tree
 from buddy.safety.sanitise import visible
 from buddy.workspace.files.atomic_replace import rename_to_free
 from buddy.workspace.files.store import ACTS_AS_OWNER, folder_of
@@ -180,7 +180,7 @@ def _where(box: str) -> Trashed | None:
 def size_of(path: str) -> int:
     """Return the bytes of a file, or of all files below a folder; links are not followed."""
     total = os.lstat(path).st_size if not os.path.isdir(path) or os.path.islink(path) else 0
-    for folder, _, names in os.walk(path) if not os.path.islink(path) else ():
+    for folder, _, names in walk_tree(path) if not os.path.islink(path) else ():
         for name in names:
             with suppress(OSError):
                 total += os.lstat(os.path.join(folder, name)).st_size
@@ -241,7 +241,7 @@ def _copy(source: str, target: str) -> None:
 
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
-        for folder, _, _ in os.walk(source):
+        for folder, _, _ in walk_tree(source):
             _keep_owner(folder, os.path.join(target, os.path.relpath(folder, source)))
     else:
         _copy_file(source, target)
@@ -267,17 +267,13 @@ def _keep_owner(source: str, target: str) -> None:
 
 def _discard(path: str) -> None:
     """Take away what there is of something that did not become whole, as far as that goes."""
-    import shutil  # here, as everywhere: 2 ms that a start need not pay
-
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path, ignore_errors=True)
     with suppress(OSError):  # it was a file, or there is no beginning of it
         os.unlink(path)
 
 
 def _delete(path: str) -> None:
-    import shutil  # here, as everywhere: 2 ms that a start need not pay
-
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        remove_tree(path)
     else:
         os.unlink(path)

@@ -20,7 +20,7 @@ from buddy.agent.json_codec import decode
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.git_repository import git_folders, read_regular
-from buddy.safety.paths import replace_file
+from buddy.safety.paths import remove_tree, replace_file
 from buddy.workspace.git.run import GitKind, GitLock, GitRun, Repository, run_git
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, FinishedCommand
@@ -336,6 +336,4 @@ def _make_folders(main: str) -> None:
 
 
 def _remove_folder(path: str) -> None:
-    import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
-
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path, ignore_errors=True)
