@@ -19,9 +19,9 @@ class WrongMatcher(ValueError):
 
 
 def matches(matcher: str, subjects: Sequence[str]) -> bool:
-    """Tell whether a matcher means one of the subjects. A wrong one matches nothing: whoever loads hooks has
-    reported it."""
-    if matcher in ("", "*"):
+    """Tell whether a matcher means one of the subjects; an event without subjects is meant by every matcher.
+    A wrong one matches nothing: whoever loads hooks has reported it."""
+    if matcher in ("", "*") or not subjects:
         return True
     try:
         test = compile_matcher(matcher)

@@ -102,8 +102,8 @@ def test_RU_A7_useful_commands_are_offered_first_and_what_is_not_there_last() ->
     commands = builtin_commands()
     offers = command_offers(commands, "")
     missing = [offer.text for offer in offers if "not in this version" in offer.about]
-    assert len(missing) == 4
-    last = [offer.text for offer in offers[-8:]]
+    assert len(missing) == 1
+    last = [offer.text for offer in offers[-5:]]
     assert set(missing) | {"/add-dir", "/cd", "/login", "/logout"} == set(last)
     essential = {f"/{one.name}" for one in commands.all() if one.essential}
     assert {offer.text for offer in offers[: len(essential)]} == essential
@@ -131,4 +131,4 @@ async def test_RU_A7_all_commands_are_a_word_away(tmp_path: Path) -> None:
     async with sitting(tmp_path, []) as desk:
         shown = await desk.said("/help all", "/redraw", "/worktree", "/quit")
         left_out = {one.name for one in builtin_commands().all() if f"/{one.name}" not in shown}
-        assert left_out == {"skills", "agents", "hooks", "mcp"}
+        assert left_out == {"mcp"}

@@ -69,7 +69,8 @@ def test_a_flood_of_definitions_is_bounded() -> None:
 
 def test_matchers_are_names_or_patterns() -> None:
     assert matches("", ("anything",))
-    assert matches("*", ())
+    assert matches("*", ("x",))
+    assert matches(".*", ())  # Stop and UserPromptSubmit have no subject
     assert matches("Edit|Write", ("Write", "write_file"))
     assert matches("Edit, Write", ("Write",))
     assert not matches("Edit", ("MultiEdit",))
