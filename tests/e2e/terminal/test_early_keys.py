@@ -162,14 +162,14 @@ async def test_the_editor_finds_the_terminal_as_it_was_before_buddy(tmp_path: Pa
 
 SHELL = """
 import os, signal, sys, termios, tty
-from buddy.cli.early_keys import keys_wait
+from buddy.cli.early_keys import hold_keys
 
 before = termios.tcgetattr(0)
 tty.setraw(0)  # the shell edits its line
 job = os.fork()
 if job == 0:
     os.setpgid(0, 0)
-    with keys_wait(0) as modes:
+    with hold_keys(0) as modes:
         os._exit(10 if modes == before else 11)
 stopped = os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
 termios.tcsetattr(0, termios.TCSANOW, before)  # fg

@@ -29,14 +29,16 @@ def test_the_key_is_made_once_and_private(tmp_path: Path):
 def test_processes_that_start_together_get_the_same_key(tmp_path: Path):
     code = (
         "import sys\n"
-        "from buddy.sessions.folder import load_signer\n"
+        "from buddy.sessions.identity import load_signer\n"
         "print(load_signer(sys.argv[1]).key.hex())\n"
     )
     children = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    assert len({child.communicate()[0] for child in children}) == 1
+    keys = {child.communicate()[0].strip() for child in children}
+    assert [child.returncode for child in children] == [0, 0, 0, 0]
+    assert len(keys) == 1
 
 
 def test_whoever_makes_the_key_second_takes_the_first(tmp_path: Path):
