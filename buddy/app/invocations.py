@@ -9,7 +9,7 @@ import os
 import msgspec
 
 from buddy.agent.formatting import keep_ends
-from buddy.agent.messages import Text, UserPart
+from buddy.agent.messages import Attachment, Text, UserPart
 from buddy.agent.tool import ToolError
 from buddy.app.session import Session
 from buddy.extend.agent_profiles import profile_of
@@ -69,14 +69,15 @@ async def invoke(session: Session, task_id: int, definition: ExtensionFile, argu
                 texts.append(text)
             case ShellPiece(command):
                 texts.append(await _output(session, task_id, definition, command))
-    heading = f"[attached: /{definition.name} ({definition.label})]"
+    title = f"attached: /{definition.name} ({definition.label})"
+    heading = f"[{title}]"
     if definition.kind == "skill":
         heading += f"\n[files of this skill: {os.path.realpath(definition.folder)}]"
     return Invocation(
         definition,
         (
             Text(f"/{definition.name} {arguments}".strip()),
-            Text(f"\n\n{heading}\n{''.join(texts)}\n"),
+            Attachment(title, f"\n\n{heading}\n{''.join(texts)}\n"),
             *attached.parts[1:],
         ),
         (*notes, *attached.notes),

@@ -188,6 +188,8 @@ def _oddity(found: ExtensionFile, fields: Any) -> str:
     own = found.name.rpartition(":")[2]
     if not found.description:
         return "it has no description, so the model can't tell when to use it"
+    if len(text_field(fields, "description")) > DESCRIPTION_CHARS:
+        return f"its description is over {DESCRIPTION_CHARS:,} characters; the rest is left out"
     if given and given != own:
         return f"its name is {one_line(clean(given), 60)!r}, its folder's {own!r}: the folder's counts"
     if not _NAME().fullmatch(own) or len(own) > NAME_CHARS:

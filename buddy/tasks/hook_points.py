@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.events import Notice
-from buddy.agent.messages import Call, Text, UserMessage, text_of
+from buddy.agent.messages import Call, Text, UserMessage, typed_text
 from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolError, ToolResult
 from buddy.extend.hooks.protocol import NO_VERDICT, HookEvent, HookPoint, HookVerdict
@@ -77,7 +77,7 @@ class TaskHooks:
             verdict = await self._submit(message)
             if verdict.decision == "deny" or verdict.stops:
                 self._task.in_delivery = [text for text in self._task.in_delivery if text.id != message.id]
-                self._warn(f"a hook refused {text_of(message)[:60]!r}: {verdict.reason}")
+                self._warn(f"a hook refused {typed_text(message)[:60]!r}: {verdict.reason}")
                 continue
             accepted += (*self._as_messages(verdict.context), message)
         return tuple(accepted)
@@ -183,7 +183,7 @@ class TaskHooks:
         is_prompt = message.origin in ("prompt", "steer", "follow_up") and not self._task.parent
         if not is_prompt or not self.handles("UserPromptSubmit"):
             return NO_VERDICT
-        return await self._dispatch("UserPromptSubmit", {"prompt": text_of(message)})
+        return await self._dispatch("UserPromptSubmit", {"prompt": typed_text(message)})
 
     async def _words_after(
         self, event: HookEvent, call: Call, tool: Tool, arguments: msgspec.Struct, text: str

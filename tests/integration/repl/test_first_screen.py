@@ -109,7 +109,7 @@ def test_RU_A7_useful_commands_are_offered_first_and_what_is_not_there_last() ->
     assert {offer.text for offer in offers[: len(essential)]} == essential
     assert 15 <= len(essential) <= 20
     assert [offer.text for offer in command_offers(commands, "co")][:5] == [
-        "/compact", "/context", "/copy", "/cost", "/config",
+        "/compact", "/context", "/copy", "/cost", "/commands",
     ]  # fmt: skip
 
 

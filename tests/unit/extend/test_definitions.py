@@ -103,8 +103,10 @@ def test_a_skill_that_breaks_the_format_is_used_with_a_warning(tmp_path: Path) -
     write(tmp_path / "Big_Name/SKILL.md", "---\nname: other\ndescription: x\n---\nbody")
     write(tmp_path / "silent/SKILL.md", "body alone")
     write(tmp_path / "colon/SKILL.md", "---\nname: colon\ndescription: when: now\n---\nbody")
+    write(tmp_path / "wordy/SKILL.md", f"---\ndescription: {'x' * 1100}\n---\nbody")
     skills = found(tmp_path, "skill")
-    assert [one.state for one in skills.values()] == ["active"] * 3
+    assert [one.state for one in skills.values()] == ["active"] * 4
+    assert "over 1,024 characters" in skills["wordy"].warning
     assert "the folder's counts" in skills["Big_Name"].warning
     assert "no description" in skills["silent"].warning
     assert (skills["colon"].description, "no valid YAML" in skills["colon"].warning) == ("when: now", True)
