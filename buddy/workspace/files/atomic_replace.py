@@ -16,20 +16,20 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 
 _CALLS = {"linux": ("renameat2", 2, 1), "darwin": ("renameatx_np", 2, 4)}
-"""By platform: the call, its flag to exchange, its flag to replace nothing."""
+"""By platform: the system call, its exchange flag, its no-replace flag."""
 _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
-"""Unknown to the system, to the file system, or to a filter of system calls."""
+"""Errors for a call unknown to the system, to the file system, or to a system call filter."""
 
 
 def exchange(one: str, other: str, folder: int) -> bool:
-    """Exchange two names in a folder. False where the system can't; then nothing is changed. Raises
-    `OSError`."""
+    """Exchange two names in a folder atomically. Returns False if unsupported; then nothing is changed.
+    Raises `OSError`."""
     _, flag, _ = _CALLS.get(sys.platform, ("", 0, 0))
     return _try_rename(one, folder, other, folder, flag)
 
 
 def rename_to_free(old: str, old_folder: int, new: str, new_folder: int) -> None:
-    """Rename; where the system can do so, never over something. Raises `OSError`."""
+    """Rename without replacing an existing target, where the system supports that. Raises `OSError`."""
     _, _, flag = _CALLS.get(sys.platform, ("", 0, 0))
     if not _try_rename(old, old_folder, new, new_folder, flag):
         os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
@@ -38,7 +38,7 @@ def rename_to_free(old: str, old_folder: int, new: str, new_folder: int) -> None
 def _try_rename(old: str, old_folder: int, new: str, new_folder: int, flag: int) -> bool:
     if not flag:
         return False
-    import ctypes  # 5 ms, and only a session that changes files pays them
+    import ctypes  # 5 ms, only needed when files are changed
 
     try:
         call = getattr(ctypes.CDLL(None, use_errno=True), _CALLS[sys.platform][0])
@@ -71,7 +71,7 @@ DISK = Disk(os.write, os.fsync, _rename, exchange)
 
 
 def write_all(disk: Disk, descriptor: int, data: bytes) -> None:
-    """Write everything, then make it last."""
+    """Write all bytes and flush them to disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[disk.write(descriptor, rest) :]
@@ -86,7 +86,8 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 class TargetName(msgspec.Struct, frozen=True):
-    """A name in an open folder, and the name of what is to stand there. `shown`: how a person names it."""
+    """A name in an open folder, and the name of the file that should replace it. `shown` is the name for
+    people."""
 
     folder: int
     name: str
@@ -95,13 +96,13 @@ class TargetName(msgspec.Struct, frozen=True):
 
 
 def aside_of(temporary: str) -> str:
-    """Return the name under which what was there is kept for a moment, where names cannot change places."""
+    """Return the temporary name for the old file, where names cannot be exchanged."""
     return f"{temporary.removesuffix('.tmp')}.old"
 
 
 def take_place(place: TargetName, was: FileContent, made: FileContent, disk: Disk) -> None:
-    """Put what was made (it is there, under the temporary name) in the place of what was there. Raises
-    `ToolError` when something else was there by then: it still is."""
+    """Replace the old file by the new one, which has the temporary name. Raises `ToolError` when something
+    else was there by then, which stays."""
     if not disk.exchange(place.temporary, place.name, place.folder):
         _rename_over(place, was, disk)
     elif is_still(place.folder, place.temporary, was):
@@ -112,13 +113,13 @@ def take_place(place: TargetName, was: FileContent, made: FileContent, disk: Dis
 
 
 def take_away(place: TargetName, was: FileContent, disk: Disk) -> None:
-    """Delete a file or link. Raises `ToolError` when something else was there by then: it still is."""
+    """Delete a file or link. Raises `ToolError` when something else was there by then, which stays."""
     try:
         disk.rename(place.name, place.temporary, place.folder)
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not is_still(place.folder, place.name, was):
             raise
-        os.unlink(place.name, dir_fd=place.folder)  # no room for another name: the look has to do
+        os.unlink(place.name, dir_fd=place.folder)  # no space for another name: the comparison has to suffice
         return
     if is_still(place.folder, place.temporary, was):
         _remove_temporary(place.temporary, place.folder)
@@ -150,7 +151,7 @@ def content(folder: int, name: str) -> bytes:
 
 
 def content_or_target(folder: int, name: str) -> bytes:
-    """Return the same, and of a link where it leads. Raises `OSError`."""
+    """Return the bytes of a file, or the target of a link. Raises `OSError`."""
     if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return os.fsencode(os.readlink(name, dir_fd=folder))
     return content(folder, name)
@@ -160,7 +161,7 @@ def _put_back(place: TargetName, made: FileContent, disk: Disk) -> None:
     try:
         disk.exchange(place.temporary, place.name, place.folder)
         if not is_still(place.folder, place.temporary, made):
-            # Saved once more, over what was made: that is the newest, and what it replaced was its own.
+            # Another save replaced the new file: that save is the newest, and it replaced only buddy's own.
             disk.exchange(place.temporary, place.name, place.folder)
     except OSError as error:
         raise _saved_beside_error(place) from error

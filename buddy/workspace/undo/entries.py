@@ -1,4 +1,4 @@
-"""The lines of an undo log, sealed and on disk before anything is written, and the contents they name."""
+"""The lines of an undo log, sealed and on disk before any file is changed, and the contents they name."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from buddy.workspace.undo.restore import Move, carry_out, inverse_move, is_link,
 
 
 class BlobStore:
-    """A folder of contents, made when first needed, readable by its owner only."""
+    """A folder of contents, made on first use and readable by its owner only."""
 
     def __init__(self, folder: str, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
 
     def store(self, data: bytes, digest: str = "") -> str:
-        """Keep a content; returns its hash, which need not be worked out again where the caller knows it.
-        Raises `OSError`; then nothing is kept."""
+        """Store a content and return its hash, which a caller may pass if known. Raises `OSError`; then
+        nothing is stored."""
         digest = digest or digest_of(data)
         path = os.path.join(self._folder, digest)
         if os.path.exists(path):
@@ -48,8 +48,8 @@ class BlobStore:
         return digest
 
     def keep(self, data: bytes, digest: str) -> None:
-        """Store a content under this hash if possible, without waiting for the disk: something that is only
-        needed to merge. A content that did not make it is noticed when it is read."""
+        """Store a content under this hash if possible, without waiting for the disk; it is only needed to
+        merge. A missing one is noticed when it is read."""
         path = os.path.join(self._folder, digest)
         if os.path.exists(path):
             return
@@ -62,7 +62,7 @@ class BlobStore:
             os.rename(beside, path)
 
     def load(self, digest: str) -> bytes:
-        """Return a content that was kept. Raises `ToolError` when it is gone or is not what it was."""
+        """Return a stored content. Raises `ToolError` when it is missing or damaged."""
         try:
             with open(os.path.join(self._folder, digest), "rb") as file:
                 data = file.read()
@@ -78,9 +78,8 @@ NOTHING = ""
 
 
 class FileVersions(msgspec.Struct, frozen=True):
-    """One file of an entry: hashes before and after ("" when there is no file), the mode before (0: not
-    known), the name of the temporary file, which a crash may leave behind, and the mode after (0: the same as
-    before)."""
+    """One file of an entry: hashes before and after ("" for no file), the mode before (0: unknown), the name
+    of the temporary file that a crash may leave, and the mode after (0: as before)."""
 
     real: str
     before: str
@@ -97,7 +96,7 @@ class FileVersions(msgspec.Struct, frozen=True):
 
 
 def content_of(blobs: BlobStore, digest: str) -> bytes | None:
-    """Return a content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+    """Return a stored content, None for `NOTHING`. Raises `ToolError` when it is missing."""
     return None if digest == NOTHING else blobs.load(digest)
 
 
@@ -116,7 +115,7 @@ def switch(
     *,
     merging: bool,
 ) -> Switched:
-    """Bring files and folders from their `before` to their `after`. Raises `ToolError`; then nothing has
+    """Change files and folders from their `before` to their `after`. Raises `ToolError`; then nothing has
     changed."""
     named = {folder.real for folder in folders}
     coming = [file.real for file in files if file.after != NOTHING]
@@ -160,8 +159,8 @@ def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: li
 
 
 def _again(move: Move) -> Move:
-    """Return the move with the current stamp of its file: another name of the same file may have been put
-    back just before, and that is seen of this one."""
+    """Return the move with the current stamp of its file: restoring another name of the same file may just
+    have changed it."""
     if move.now is None or move.now.links < 2:
         return move
     now = look(move.real, move.shown)
@@ -197,7 +196,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
 
 
 def _merge(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
-    """Return the wanted content with what somebody else changed since. Raises `ToolError`."""
+    """Merge the wanted content with changes others made since. Raises `ToolError`."""
     shown = os.path.relpath(file.real)
     if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
         what = "deleted" if now is None else "changed" if base is not None else "created"
@@ -221,10 +220,12 @@ def _versions_of(move: Move, file: FileVersions) -> FileVersions:
 
 
 class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
-    """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
-    say what it changes (a command). `renames`: what was moved whole, not looked into. `folders`: those the
-    call made, removed, or gave other permissions. `seconds`: how long an effect's call had the files to
-    itself; what anybody saved meanwhile looks like its change."""
+    """One call's changes, undone together.
+
+    `effect` marks changes found by comparison, for a call that did not declare them (a command). `renames`
+    were moved as a whole, without their contents. `folders` are those the call made, removed, or gave other
+    permissions. `seconds` is the duration of such a call; what others saved meanwhile counts as its change.
+    """
 
     id: int
     task_id: int
@@ -248,7 +249,7 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
         return changed or tuple(folder.real for folder in self.folders)
 
     def stays_in(self, trees: Sequence[str]) -> bool:
-        """Tell whether taking it back or applying it again touches nothing outside these folders."""
+        """Tell whether undo and redo touch nothing outside these folders."""
         moved = [path for rename in self.renames for path in (rename.source, rename.target)]
         touched = (*(file.real for file in self.files), *moved, *(folder.real for folder in self.folders))
         return all(
@@ -258,14 +259,14 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
-    """The entry no longer counts: it was not applied after all."""
+    """The entry is void: it was not applied."""
 
     id: int
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
-    """The entry was taken back. `files` and `folders`: what that changed, where it is not just the entry
-    backwards. A folder that is the same before and after is somebody else's by now, and is left alone."""
+    """The entry was undone. `files` and `folders` are the actual changes if they differ from the reverse of
+    the entry. A folder with the same before and after belongs to somebody else now and stays."""
 
     id: int
     files: tuple[FileVersions, ...] = ()
@@ -273,7 +274,7 @@ class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
 
 
 class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
-    """The entry was applied again. `folders`: what became of folders with it, as in `Undone`."""
+    """The entry was redone. `folders` are the actual changes, as in `Undone`."""
 
     id: int
     folders: tuple[FolderVersions, ...] = ()
@@ -283,7 +284,7 @@ Line = UndoEntry | Dropped | Undone | Redone
 
 
 class EntryFile:
-    """The file of a log, made when the first line goes into it."""
+    """The file of a log, made with its first line."""
 
     def __init__(self, folder: str, disk: Disk, seal: Seal) -> None:
         self._seal = seal
@@ -293,20 +294,20 @@ class EntryFile:
         self._disk = disk
 
     def append(self, line: Line) -> None:
-        """Write a line and make it last. Raises `OSError`."""
+        """Write a line and flush it to disk. Raises `OSError`."""
         make_private_folders(self._folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path, flags, 0o600)
         data = encode(line)
         try:
-            # The newline first: a line torn by a crash then does not swallow this one.
+            # The newline first: otherwise a line torn by a crash would absorb this one.
             write_all(self._disk, descriptor, b"\n%s %s\n" % (self._seal.of(data).encode(), data))
         finally:
             os.close(descriptor)
 
     def lines(self) -> Iterator[Line]:
-        """Yield the lines that were written, the torn end of a crash left out: its edit was not made.
-        `unsealed` counts entries that this session did not write."""
+        """Yield the complete lines. A torn last line is left out: its edit was not made. `unsealed` counts
+        entries that another session wrote."""
         self.unsealed = 0
         try:
             with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
@@ -334,22 +335,21 @@ class Changes:
     def add(
         self, entry: UndoEntry, files: Sequence[FileVersions], folders: Sequence[FolderVersions] = ()
     ) -> None:
-        """Record that an entry was made, taken back or applied again; that changed these files and
-        folders."""
+        """Record that an entry was applied, undone or redone, and that it changed these files and folders."""
         self._files.extend(files)
         if entry.renames:
             self._moved.extend((len(self._files), path, entry.id) for path in entry.paths)
         self._folders.extend((len(self._files), one.real) for one in (*entry.folders, *folders))
-        self._files.append(None)  # a position of its own, also where no file was changed
+        self._files.append(None)  # every entry gets a position, also without files
 
     def forget(self, entry: UndoEntry) -> None:
-        """Drop an entry that was not applied after all."""
+        """Drop an entry that was not applied."""
         self._files = [None if file in entry.files else file for file in self._files]
         self._moved = [one for one in self._moved if one[2] != entry.id]
 
     @property
     def position(self) -> int:
-        """Index of the next change."""
+        """Return the index of the next change."""
         return len(self._files)
 
     def files(self, position: int) -> tuple[FileVersions, ...]:

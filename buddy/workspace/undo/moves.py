@@ -1,4 +1,4 @@
-"""Files and folders that were moved or put into the trash, and the way back."""
+"""Moves of files and folders, also into the trash, and their reversal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from buddy.workspace.undo.trash import fill_box, leave_box
 
 
 class RenamedPath(msgspec.Struct, frozen=True):
-    """A completed rename: `source` is at `target` now, in the trash if `trashed`."""
+    """A completed rename: `source` is now at `target`, which is in the trash if `trashed`."""
 
     source: str
     target: str
@@ -26,7 +26,7 @@ class RenamedPath(msgspec.Struct, frozen=True):
 
 
 def rename(source: str, target: str) -> None:
-    """Move a file or folder to a free path, folders on the way made. Raises `OSError`, `ToolError`."""
+    """Move a file or folder to a free path and make missing parents. Raises `OSError`, `ToolError`."""
     with folder_of(source) as (old_folder, old), folder_of(target, create=True) as (folder, name):
         rename_to_free(old, old_folder, name, folder)
 
@@ -58,7 +58,7 @@ def _all(renames: Sequence[RenamedPath], *, back: bool) -> None:
 
 
 def _is_so(one: RenamedPath, *, back: bool) -> bool:
-    """Tell whether a crash came before the move, or the person has put it back already."""
+    """Tell whether nothing is to be done: a crash came before the move, or the user has moved it back."""
     here, there = (one.source, one.target) if back else (one.target, one.source)
     return os.path.lexists(here) and not os.path.lexists(there)
 
@@ -87,8 +87,8 @@ _OPEN = 0o700
 
 
 class FolderVersions(msgspec.Struct, frozen=True):
-    """One folder of an entry: its permissions before and after, with the file type's bits; 0 where there is
-    none."""
+    """One folder of an entry: its permissions before and after, with the file type's bits; 0 for no
+    folder."""
 
     real: str
     before: int
@@ -100,7 +100,7 @@ class FolderVersions(msgspec.Struct, frozen=True):
 
 
 def missing_parents(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
-    """Return the folders that are missing above these paths, with what a new one will look like."""
+    """Return the missing folders above these paths, with the permissions new ones will get."""
     missing: dict[str, FolderVersions] = {}
     for real in reals:
         folder = os.path.dirname(real)
@@ -111,15 +111,15 @@ def missing_parents(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
 
 
 def remove_empty(folders: Sequence[FolderVersions]) -> None:
-    """Remove folders that were made for something that did not come."""
+    """Remove folders that were made for a move that failed."""
     FolderSwitch([folder.inverse() for folder in folders]).remove()
 
 
 def around(
     folders: Sequence[FolderVersions], come: Iterable[str], act: Callable[[], None]
 ) -> tuple[FolderVersions, ...]:
-    """Change folders around something that moves whole files and folders to where they come; what changed.
-    Raises what `act` raises; then the folders are as they were."""
+    """Change folders around moves of whole files and folders; return the folders that changed. Raises what
+    `act` raises; then the folders are restored."""
     named = {folder.real for folder in folders}
     switch = FolderSwitch(
         [
@@ -136,8 +136,8 @@ def around(
 
 
 def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tuple[FolderVersions, ...]:
-    """Return folders that were gone and are there, though no change made them: somebody else did. Before and
-    after are the same."""
+    """Return folders that were gone and exist again, though no change made them. Their before and after are
+    the same."""
     made = {one.real for one in changed}
     modes = {real: _mode_of(real) for real in gone if real not in made}
     return tuple(FolderVersions(real, mode, mode) for real, mode in modes.items() if mode)
@@ -150,7 +150,7 @@ def merge_mode(now: int, before: int, after: int) -> int:
 
 
 def umask() -> int:
-    """Return the mask of new files, without setting it: that would be seen by other threads."""
+    """Return the mask of new files without setting it, which other threads would see."""
     with suppress(OSError, ValueError, StopIteration), open("/proc/self/status", encoding="ascii") as file:
         line = next(line for line in file if line.startswith("Umask:"))
         return int(line.split()[1], 8)
@@ -158,8 +158,8 @@ def umask() -> int:
 
 
 class FolderSwitch:
-    """Folders on their way from their `before` to their `after`. The steps in order: `open`, `remove`, `make`
-    and `settle`, with the files changed between them; `take_back` after any of them."""
+    """The change of folders from `before` to `after`, in steps: `open`, `remove`, `make` and `settle`, with
+    the files changed in between; `take_back` is possible after any of them."""
 
     def __init__(self, folders: Sequence[FolderVersions]) -> None:
         self._folders = sorted(folders, key=lambda folder: folder.real)
@@ -185,7 +185,7 @@ class FolderSwitch:
         for folder in self._folders:
             now = self._modes[folder.real]
             if now and folder.before != folder.after and now & _OPEN != _OPEN:
-                with suppress(OSError):  # somebody else's: whoever can't change it sees that soon
+                with suppress(OSError):  # another user's folder: the change of its files will report it
                     _set_mode(folder.real, now | _OPEN)
 
     def remove(self) -> None:
@@ -198,8 +198,8 @@ class FolderSwitch:
                 self._done.append(folder)
 
     def make(self) -> None:
-        """Make those that shall be there, from the outside in. Raises `ToolError` where something else is,
-        `OSError`."""
+        """Make the folders that should exist, from the outside in. Raises `OSError`, and `ToolError` when
+        something else is there."""
         for folder in self._folders:
             status = status_of(folder.real)
             if not folder.after or (status is not None and stat.S_ISDIR(status.st_mode)):
@@ -211,7 +211,7 @@ class FolderSwitch:
             self._done.append(folder)
 
     def settle(self) -> None:
-        """Give each its permissions, from the inside out. What somebody else changed of them stays."""
+        """Set the folders' permissions, from the inside out. Concurrent changes by others stay."""
         for folder in reversed(self._folders):
             now = _mode_of(folder.real)
             if not folder.after or not now:
@@ -228,7 +228,7 @@ class FolderSwitch:
         return merge_mode(was, folder.before, folder.after) if folder.before else was
 
     def take_back(self) -> None:
-        """Make folders what they were, as far as that goes."""
+        """Restore the folders as far as possible."""
         for folder in reversed(self._done):
             with suppress(OSError, ToolError), folder_of(folder.real) as (parent, name):
                 if folder.after:
@@ -248,8 +248,8 @@ def _mode_of(real: str) -> int:
 
 
 def _set_mode(real: str, mode: int) -> None:
-    """Set the mode through a descriptor of the folder itself, so that a link put there meanwhile is not
-    followed. One that may not be read can still be given other permissions by its owner."""
+    """Set the mode through a descriptor of the folder, so that a link put there meanwhile is not followed.
+    The owner can change the mode even of an unreadable folder."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     with folder_of(real) as (parent, name):
         descriptor = os.open(name, flags | getattr(os, "O_PATH", os.O_RDONLY), dir_fd=parent)

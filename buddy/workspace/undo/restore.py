@@ -1,4 +1,4 @@
-"""Putting a file back into a state it had: regular files and links, never over something unexpected."""
+"""The restoring of a file to an earlier state: regular files and links, never over unexpected content."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from buddy.workspace.files.store import (
 from buddy.workspace.undo.moves import merge_mode
 
 LINK = stat.S_IFLNK
-"""In a mode: what is described is a link, its content the target's path."""
+"""Marks a mode: the entry is a link and its content is the target."""
 _EXECUTABLE = 0o111
 _WRITABLE = 0o200
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One file's way back: what is there, what shall be (None: nothing), with which mode (0: as it is, or the
-    usual one for a new file; `LINK` for a link). `already`: it is so. `temporary`: the name its entry knows
-    of what a crash leaves beside it."""
+    """The restoration of one file: its current and its wanted content (None: no file), with the mode (0:
+    unchanged, or the usual one for a new file; `LINK` for a link). `already` means nothing is to be done;
+    `temporary` is the name of the temporary file that the log knows, so that leftovers of a crash can be
+    removed."""
 
     real: str
     shown: str
@@ -43,8 +44,7 @@ class Move(msgspec.Struct, frozen=True):
     temporary: str = ""
 
     def beside(self) -> str:
-        """Return a name for what is written or taken away: the one that is known, unless something has it,
-        which is somebody's then."""
+        """Return a name for the temporary file: the known one, unless it is taken by another file."""
         path = os.path.join(os.path.dirname(self.real), self.temporary)
         is_free = bool(self.temporary) and not (os.path.lexists(path) or os.path.lexists(aside_of(path)))
         return self.temporary if is_free else temporary_name()
@@ -59,7 +59,7 @@ def look(real: str, shown: str) -> LoadedFile | None:
             if stat.S_ISLNK(status.st_mode):
                 target = os.readlink(name, dir_fd=folder)
                 return LoadedFile(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
-    except (FileNotFoundError, ToolError):  # a file or a link stands where its folder was
+    except (FileNotFoundError, ToolError):  # a file or link is in the place of its folder
         return None
     return load(real, shown)
 
@@ -75,9 +75,8 @@ def same_kind(now: LoadedFile | None, mode: int) -> bool:
 
 
 def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
-    """Return the mode to write. Of a file that is there only those permissions change that the change was
-    about (or, where it isn't known what they were, whether it is executable); the rest is its owner's. A new
-    one is never setuid, setgid or sticky."""
+    """Return the mode to write. For an existing file, only the permissions of the change are applied (or, if
+    they are unknown, whether it is executable). A new file never gets setuid, setgid or sticky."""
     if is_link(after) or not after:
         return after
     if now is None or is_link(now.mode):
@@ -90,7 +89,8 @@ def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
 
 
 def carry_out(move: Move, disk: Disk) -> None:
-    """Make it so. Raises `ToolError`, `OSError`; then the file is as it was."""
+    """Replace or delete the file without losing a concurrent save. Raises `ToolError`, `OSError`; the file is
+    then unchanged."""
     if move.already:
         return
     if move.wanted is None:
@@ -108,7 +108,7 @@ def carry_out(move: Move, disk: Disk) -> None:
         _set_mode(move, now)
         return
     mode = move.mode or (now.mode if now else None)
-    # One that was made read-only by the same change is only refused when it shall stay so.
+    # A file that this same change made read-only is only refused if it stays read-only.
     opens = now is not None and bool(move.mode & ~now.mode & _WRITABLE)
     new = Replacement(
         move.real, move.shown, move.wanted, now, mode or None, move.beside(), read_only_too=opens
@@ -117,7 +117,7 @@ def carry_out(move: Move, disk: Disk) -> None:
 
 
 def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None:
-    """Replace a link by a file: one of the two is there at every instant."""
+    """Replace a link by a file; at every instant one of the two exists."""
     beside = move.beside()
     made = os.path.join(os.path.dirname(move.real), beside)
     with folder_of(move.real) as (folder, name):
@@ -131,14 +131,14 @@ def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None
 
 
 def _unlink_own(folder: int, name: str, data: bytes) -> None:
-    """Delete only what was written: what changed places with it is somebody's."""
+    """Delete only what this program wrote; another file that took its name stays."""
     with suppress(OSError):
         if content(folder, name) == data:
             os.unlink(name, dir_fd=folder)
 
 
 def _set_mode(move: Move, now: LoadedFile) -> None:
-    """Change only the permissions: the file stays the same one, with all its names."""
+    """Change only the permissions: the file keeps its identity and all its names."""
     with folder_of(move.real) as (folder, name):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != now.stamp:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
@@ -168,7 +168,7 @@ def _make_link(move: Move, disk: Disk) -> None:
 
 
 def inverse_move(move: Move) -> Move:
-    """Return the way back from a move that was carried out."""
+    """Return the reverse of a completed move."""
     was = move.now
     return Move(
         move.real,
