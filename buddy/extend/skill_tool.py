@@ -12,7 +12,7 @@ from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult, no_access
 from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.command_text import fill_in
 from buddy.extend.definitions import ExtensionFile, read_body
-from buddy.safety.paths import is_beneath, read_beneath
+from buddy.safety.paths import is_beneath, read_beneath, walk_tree
 from buddy.safety.sanitise import visible
 
 MAX_RESULT_CHARS = 100_000
@@ -52,7 +52,7 @@ def _beside(definition: ExtensionFile, file: str) -> str:
 
 def _names(folder: str) -> list[str]:
     found: list[str] = []
-    for directory, folders, files in os.walk(folder):
+    for directory, folders, files in walk_tree(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))[:50]
         here = os.path.relpath(directory, folder)
         found += [os.path.normpath(os.path.join(here, name)) for name in sorted(files) if name != "SKILL.md"]

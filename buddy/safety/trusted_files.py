@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import is_beneath, read_beneath, read_regular
+from buddy.safety.paths import is_beneath, read_beneath, read_regular, walk_tree
 
 MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
@@ -93,7 +93,7 @@ def _beneath(root: str, folder: str) -> Iterator[str]:
     if os.path.islink(top):
         yield folder
         return
-    for directory, folders, files in os.walk(top, followlinks=False):
+    for directory, folders, files in walk_tree(top):
         folders.sort()
         here = os.path.relpath(directory, root)
         links = [name for name in folders if os.path.islink(os.path.join(directory, name))]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.paths import remove_tree, walk_tree
+from buddy.safety.trusted_files import trusted_things
 from buddy.workspace.checkpoints.snapshots import folders_below, only_folders
 from buddy.workspace.undo.trash import size_of
 
@@ -39,6 +40,18 @@ def test_a_deep_tree_is_walked_to_its_end(deep: Path) -> None:
     assert only_folders(str(deep))
     assert folders_below(str(deep.parent), "top")[0] == "top"
     assert size_of(str(deep)) == 0
+
+
+def test_files_below_a_deep_folder_are_seen_before_trust(deep: Path) -> None:
+    root = deep.parent / "root"
+    (root / ".buddyx").mkdir(parents=True)
+    deep.rename(root / ".buddyx" / "ext")
+    (root / ".buddyx" / "ext" / "d" / "evil.py").write_text("x\n")
+    try:
+        assert ".buddyx/ext/d/evil.py" in trusted_things(str(root))
+    finally:
+        (root / ".buddyx" / "ext" / "d" / "evil.py").unlink()
+        (root / ".buddyx" / "ext").rename(deep)
 
 
 def test_folders_taken_out_are_not_entered_and_links_not_followed(tmp_path: Path) -> None:
