@@ -159,6 +159,7 @@ def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None
     `ConfigError`."""
     try:
         make_private_folders(os.path.dirname(path))
+        # A separate file: replacing the settings file would drop a lock held on it.
         with open(f"{path}.lock", "a", encoding="utf-8", opener=_open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             table = read_table(path, required=False) or {}

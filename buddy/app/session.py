@@ -165,6 +165,7 @@ async def open_session(
     async with AsyncExitStack() as stack:
         journal = await (store.open(reference) if reference else store.create(headless=not attended))
         limits, session_id = loaded.settings.session, journal.session_id
+        # Registered first, so they run last: after the journal is closed and its lock is released.
         stack.push_async_callback(_forget_old, store, limits, session_id)
         stack.push_async_callback(_empty_trash, _trash(launch, store), store, limits, session_id)
         stack.push_async_callback(journal.close)

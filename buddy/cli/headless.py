@@ -111,6 +111,7 @@ async def _run(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: str, root: str
 ) -> int:
     models = Models(loaded.settings, launch)
+    # For its error only: an unknown model must fail before a session is written.
     models.access(options.model)
     reference = options.reference
     if options.model or not reference:  # a resumed session brings its own model

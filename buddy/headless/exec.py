@@ -71,6 +71,7 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
     saving = asyncio.create_task(_watch_saving(board, reader.close))
     try:
         runner = board.submit(task_id, run.content) if run.content else board.continue_task(task_id)
+        # Ends the loop below; events that are already queued are still returned.
         runner.add_done_callback(lambda _task: reader.close())
         while events := await reader.batch():
             watch.collect(events)

@@ -279,6 +279,8 @@ class TaskBoard:
     def submit(self, task_id: int, content: str | Sequence[UserPart]) -> asyncio.Task[None]:
         """Start a turn. Raises `TaskError` while one runs: steer or queue then."""
         task = self._idle_task(task_id)
+        # First, because it raises when the worktree is gone: no note may be attached to a prompt that is not
+        # sent.
         before, prompt = self.workspaces.introduce(task), self.message(content, "prompt")
         self._set_title(task, prompt)
         if task_id == self.focus:

@@ -155,6 +155,7 @@ class EventHub:
         for reader in self._readers:
             reader.put(task_id, at, event, field, key)
             if reader.waiting_chars > HIGH_WATER_CHARS:
+                # This only pauses the provider streams: other events still arrive, and none is dropped.
                 self.ready.clear()
 
     def resume_streams(self) -> None:

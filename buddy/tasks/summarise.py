@@ -19,6 +19,7 @@ from buddy.tasks.hook_points import TaskHooks
 from buddy.tasks.task import Task
 
 KEEP_TURNS = 1
+# Each attempt sends the whole older part again, which is paid for.
 MAX_FAILURES = 2
 ADVICE = "Change the model (/model), rewind to before the long part (/rewind), or start over (/new)."
 

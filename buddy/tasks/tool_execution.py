@@ -73,6 +73,7 @@ async def execute(
         raise
     finally:
         if not access.read_only:
+            # Also after an error or a cancellation: the call may have changed files before that.
             writes.count += 1
             parts.cache.invalidate_writes(_resolve(access, boundary))
         seconds = parts.clock.now() - started

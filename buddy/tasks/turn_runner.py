@@ -23,7 +23,9 @@ from buddy.tasks.task import Task, TaskError
 from buddy.tasks.turn_host import TurnParts, build_agent, build_host
 
 _log = logging.getLogger(__name__)
+# A turn that does not react to its cancellation for this long is cancelled as an asyncio task too.
 CLOSE_LIMIT_S = 5
+# Shorter while the disk refuses writes: turns then wait for records that are not saved anyway.
 UNSAVED_LIMIT_S = 0.5
 
 
