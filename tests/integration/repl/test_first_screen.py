@@ -116,7 +116,7 @@ def test_RU_A7_useful_commands_are_offered_first_and_what_is_not_there_last() ->
 def test_RU_A7_descriptions_are_not_cut_where_there_is_room() -> None:
     assert all(len(offer.about) < 300 for offer in command_offers(builtin_commands(), ""))
     painted = [offer.about for offer in command_offers(builtin_commands(), "approve")]
-    assert painted[0].endswith("no to all")
+    assert painted[0].endswith("(for a time), none")
 
 
 def test_RU_A7_the_help_fits_a_screen_and_names_the_rest() -> None:
