@@ -48,6 +48,16 @@ find . -type f | grep '/\.[^A-Z]nv' | xargs cat
 git grep --untracked '^[^a-z]OK'
 """
 
+REPEATED_AGAIN = r"""
+grep -rE '@+?$' .
+grep -rE 'x{2}?TOK' .
+grep -rE 'T?+TOKEN' .
+grep -r 'x\+\?TOK' .
+egrep -r '(x)+?TOK' .
+rg -uu 'T?+TOKEN'
+git grep --untracked -E 'x+?TOK'
+"""
+
 READS_NONE = r"""
 rg -uu '[\[]hello'
 rg -uu 'x[^"]*y'
@@ -77,6 +87,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
         pytest.param(NESTED_CLASSES, id="nested classes"),
         pytest.param(NEWER_RIPGREP, id="newer ripgrep"),
         pytest.param(NEGATED_LETTERS, id="negated letters"),
+        pytest.param(REPEATED_AGAIN, id="repeated again"),
     ],
 )
 def test_a_pattern_that_matches_in_its_own_dialect_is_asked_about(desk: ShellDesk, commands: str) -> None:

@@ -33,8 +33,10 @@ _ODD_POSIX = re.compile(
 )
 _SET_OPERATION = re.compile(r"\[\^?\]?[^\]]*(?:--|&&|\|\||~~)")
 """Classes that ripgrep reads as an operation on sets, and that Python warns of."""
-_ODD_RUST = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\[|\\b\{|\{[^}]*\s")
+_ODD_RUST = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\[|\\b\{|\{[^}]*\s|\?\+")
 """Classes within classes, kinds of word boundaries, blanks in a repetition."""
+_REPEATED_AGAIN = re.compile(r"[*+?}][+?]")
+"""Signs that repeat a repetition in POSIX; Python makes it lazy or possessive, which finds less."""
 _BRACKET_IN_CLASS = re.compile(r"(?<!\\)\[(\^?)\[")
 _AS_WRITTEN = "|(?-i:"
 """Before the copy of an expression that minds case. No pattern of a search brings such a group along."""
@@ -162,6 +164,8 @@ def _python(pattern: str, dialect: str) -> str | None:
         text = re.sub(r"\\?[(){}|+?]", lambda sign: sign[0][1:] or f"\\{sign[0]}", text)
     if dialect != "perl":
         text = re.sub(r"\\[<>]", "", text)
+    if dialect in ("basic", "extended") and _REPEATED_AGAIN.search(text):
+        return None
     if _SET_OPERATION.search(text) or (dialect == "rust" and _ODD_RUST.search(text)):
         return None
     return None if _UNSURE.search(text) else _BRACKET_IN_CLASS.sub(r"[\1\[", text)
