@@ -10,7 +10,7 @@ import msgspec
 
 from buddy.agent.formatting import keep_ends
 from buddy.agent.messages import Attachment, Text, UserPart
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import ToolError, ToolResult
 from buddy.app.session import Session
 from buddy.extend.agent_profiles import profile_of
 from buddy.extend.command_text import (
@@ -22,7 +22,7 @@ from buddy.extend.command_text import (
     pieces_of,
 )
 from buddy.extend.definitions import ExtensionFile, read_body
-from buddy.extend.mentions import ExpandedPrompt
+from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.safety.policy.rules_loading import rules_of_claude
 from buddy.tasks.task import TaskError
 
@@ -61,7 +61,7 @@ async def invoke(session: Session, task_id: int, definition: ExtensionFile, argu
         raise ToolError(f"{definition.label}: expected at most {MAX_COMMANDS} commands, found {commands}")
     notes = _allow(session, task_id, definition)
     own = "".join(piece.text if isinstance(piece, PlainPiece) else "…" for piece in pieces)
-    attached = await session.expand(task_id, own)  # before output of commands is in the text: it is data
+    attached = await _attach(session, task_id, own)  # before output of commands is in the text: it is data
     texts: list[str] = []
     for piece in pieces:
         match piece:
@@ -85,6 +85,16 @@ async def invoke(session: Session, task_id: int, definition: ExtensionFile, argu
         definition.agent if session.extensions.catalogue.find("agent", definition.agent) else "",
         definition.fork,
     )
+
+
+async def _attach(session: Session, task_id: int, text: str) -> ExpandedPrompt:
+    """Attach the files a text mentions. Others wrote the text, so a secret file or one outside of the
+    workspace is asked about, as if the model wanted to read it."""
+
+    async def read(path: str) -> ToolResult:
+        return await session.board.run_for_person(task_id, "read_file", {"path": path})
+
+    return await expand(text, session.board.task(task_id).workspace.boundary.cwd, read)
 
 
 async def _output(session: Session, task_id: int, definition: ExtensionFile, command: str) -> str:

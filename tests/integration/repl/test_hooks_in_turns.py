@@ -183,3 +183,74 @@ async def test_a_hook_that_says_continue_false_ends_the_turn(tmp_path: Path) -> 
         await desk.turn("go")
         assert len(desk.server.requests) == 1
         assert "the build is broken" in desk.paper.text()
+
+
+async def test_a_hook_hears_of_every_file_of_a_patch(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: fine.txt\n+x\n*** Add File: guarded.txt\n+x\n*** End Patch\n"
+
+    def script(asked: Asked) -> Reply:
+        return reply("done") if asked.tool_results else reply(call("apply_patch", patch=patch))
+
+    hook = group('grep -q \'"file_path":"guarded\' && { echo guarded >&2; exit 2; }; exit 0', "Edit|Write")
+    settings_of = {"api": {"model": "openai/gpt-5.2"}}
+    async with sitting(tmp_path, script, "--permission-mode", "edit", settings=settings_of) as desk:
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook])
+        await desk.turn("go")
+        assert "a hook denied it: guarded" in desk.server.requests[1].tool_results[0]
+        assert not (desk.desk.repo / "fine.txt").exists()
+
+
+async def test_a_hook_that_floods_is_ended_and_its_call_is_asked_about(tmp_path: Path) -> None:
+    async with sitting(tmp_path, writes_once, "--permission-mode", "edit") as desk:
+        hook = group("head -c 100000000 /dev/zero | tr '\\0' x; exit 0")
+        settings(desk.desk.home / ".claude/settings.json", PreToolUse=[hook])
+        desk.say("go")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "a request")
+        (request,) = desk.context.board.inbox.waiting()
+        assert "gave no answer (it was ended: output limit)" in request.event.reason
+        desk.say("/no")
+        await desk.quiet()
+
+
+async def test_the_end_of_a_session_runs_its_hooks(tmp_path: Path) -> None:
+    ended = tmp_path / "ended.json"
+    async with sitting(tmp_path, [reply("hello")]) as desk:
+        settings(desk.desk.home / ".claude/settings.json", SessionEnd=[group(f"cat > {ended}")])
+        await desk.turn("hi")
+    assert json.loads(ended.read_text())["hook_event_name"] == "SessionEnd"
+
+
+async def test_a_hook_forbids_compaction(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("hello")) as desk:
+        hook = group("echo keep it >&2; exit 2", "manual")
+        settings(desk.desk.home / ".claude/settings.json", PreCompact=[hook])
+        await desk.turn("one")
+        await desk.turn("two")
+        await desk.said("/compact", "Not compacted: keep it")
+
+
+async def test_subagents_have_events_of_their_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def script(asked: Asked) -> Reply:
+        if "You are a subagent" in asked.turns[-1][1]:
+            return reply("part done")
+        if not asked.tool_results:
+            return reply(call("delegate", task="a part", background=False))
+        return reply("done")
+
+    async with sitting(tmp_path, script, "--permission-mode", "edit") as desk:
+        command = f"cat >> {log}; echo >> {log}"
+        events = {
+            name: [group(command)] for name in ("SubagentStart", "SubagentStop", "Stop", "UserPromptSubmit")
+        }
+        settings(desk.desk.home / ".claude/settings.json", **events)
+        await desk.turn("go")
+    seen = [json.loads(line) for line in log.read_text().splitlines() if line]
+    assert [one["hook_event_name"] for one in seen] == [
+        "UserPromptSubmit",
+        "SubagentStart",
+        "SubagentStop",
+        "Stop",
+    ]
+    assert seen[1]["agent_type"] == "general-purpose"
