@@ -106,8 +106,8 @@ async def _output(session: Session, task_id: int, definition: ExtensionFile, com
 
 
 def _allow(session: Session, task_id: int, definition: ExtensionFile) -> tuple[str, ...]:
-    """Let the turn do what a file of the person's own allows; a project's file allows nothing."""
-    if not definition.allowed_tools or definition.scope == "project":
+    """Let the turn do what a file of the person's own allows; a project's or a plug-in's allows nothing."""
+    if not definition.allowed_tools or definition.scope != "user":
         return ()
     rules = rules_of_claude({"allow": list(definition.allowed_tools)}, "session", definition.label)
     named = tuple(rule for rule in rules.rules if rule.argv or rule.path or rule.host)

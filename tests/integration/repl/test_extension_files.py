@@ -94,6 +94,25 @@ async def test_a_file_of_others_does_not_attach_secrets_unasked(tmp_path: Path) 
         assert "was not attached" in desk.paper.text()
 
 
+async def test_allowed_tools_hold_for_one_turn_and_only_in_the_persons_own_files(tmp_path: Path) -> None:
+    body = "---\nallowed-tools: Bash(touch made:*), Bash\n---\n!`touch made`\n"
+    async with FakeLLM(lambda _asked: reply("fine")) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        write(desk.home / ".claude/commands/mine.md", body)
+        write(desk.home / ".claude/commands/other.md", "---\nallowed-tools: Bash\n---\n!`touch other`\n")
+        write(desk.repo / ".claude/commands/theirs.md", body.replace("made", "taken"))
+        async with seated(desk, server, "--trust") as sat:
+            await sat.turn("/mine")
+            assert (desk.repo / "made").exists()
+            assert sat.context.board.task(1).call_limits.rules == ()
+            for line, made in (("/other", "other"), ("/theirs", "taken")):
+                sat.say(line)
+                await sat.until(lambda: bool(sat.context.board.inbox.waiting()), "a request")
+                await sat.said("/no", "did not run")
+                assert not (desk.repo / made).exists()
+
+
 async def test_files_of_a_project_wait_for_trust_and_no_file_takes_a_built_in_name(tmp_path: Path) -> None:
     async with sitting(tmp_path, [reply("fine")]) as desk:
         write(desk.desk.repo / ".claude/commands/evil.md", "!`touch made`")
