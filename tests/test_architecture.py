@@ -19,6 +19,7 @@ from typing import get_args
 import pytest
 
 from buddy.agent.events import AgentUiEvent
+from buddy.cli.arguments import COMMANDS
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk
@@ -242,6 +243,68 @@ def test_only_the_room_of_tasks_changes_a_task() -> None:
 def _changed_attribute(node: ast.AST) -> str:
     """The attribute that is assigned, added to or deleted here, "" where none is."""
     return node.attr if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) else ""
+
+
+def test_every_tool_of_the_room_is_a_builtin_tool() -> None:
+    decorated = {
+        node.name: str(path.relative_to(PACKAGE))
+        for path in MODULES
+        if path.is_relative_to(PACKAGE / "tools")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
+        and any(ast.unparse(one).startswith("tool(") for one in node.decorator_list)
+    }
+    listed = next(
+        node.value
+        for node in _tree(PACKAGE / "tools/builtin.py").body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "BUILTIN_TOOLS"
+    )
+    assert isinstance(listed, ast.Tuple)
+    missing = decorated.keys() - {ast.unparse(one) for one in listed.elts}
+    assert len(decorated) > 30  # the walk found tools
+    assert not missing, "add to BUILTIN_TOOLS in tools/builtin.py: " + ", ".join(
+        f"{name} of {decorated[name]}" for name in sorted(missing)
+    )
+
+
+RUN_BY_WORK = {"exec", "resume"}
+
+
+def test_every_subcommand_has_a_branch() -> None:
+    dispatch = next(
+        node
+        for node in ast.walk(_tree(PACKAGE / "cli/main.py"))
+        if isinstance(node, ast.FunctionDef) and node.name == "_dispatch"
+    )
+    branches = {
+        node.value.value
+        for node in ast.walk(dispatch)
+        if isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant)
+    }
+    missing, unknown = COMMANDS.keys() - RUN_BY_WORK - branches, branches - COMMANDS.keys()
+    assert not missing, f"give each a branch in _dispatch of cli/main.py: {sorted(missing)}"
+    assert not unknown, f"give each a row in COMMANDS of cli/arguments.py: {sorted(unknown)}"
+
+
+def test_every_setting_is_read() -> None:
+    tree = _tree(PACKAGE / "config/settings.py")
+    records = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    fields = {
+        f"{record.name}.{ast.unparse(line.target)}"
+        for record in records
+        for line in record.body
+        if isinstance(line, ast.AnnAssign)
+    }
+    read = {
+        node.attr
+        for path in MODULES
+        if path != PACKAGE / "config/settings.py"
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    assert len(fields) > 60  # the walk found settings
+    unread = sorted(field for field in fields if field.partition(".")[2] not in read)
+    assert not unread, f"pass each to the code it is for, or remove it: {unread}"
 
 
 BORDERS = {

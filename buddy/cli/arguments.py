@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from buddy.agent.formatting import whole_number
 from buddy.app.options import Options, UsageError
 
+
+class CommandRow(msgspec.Struct, frozen=True):
+    """A subcommand. `words`: the words it takes, "" for none (words after it were meant as a prompt). `json`:
+    with --json it prints its own, or the events of a run, or it refuses the option."""
+
+    words: str
+    description: str
+    json: Literal["own", "run", "none"]
+
+
 COMMANDS = {
-    "help": ("[TOPIC]", "the manual"),
-    "exec": ("PROMPT", "run one prompt without a terminal (also: buddy -p PROMPT); stdin is added to it"),
-    "resume": ("[ID|NAME] [PROMPT]", "resume a session; without a name, choose one"),
-    "demo": ("", "try the whole program with a scripted model, no key"),
-    "init": ("", "write a commented buddy.toml"),
-    "login": ("[PROFILE]", "store a key"),
-    "models": ("[TEXT]", "list the models buddy knows"),
-    "sessions": ("", "list the sessions of this folder"),
-    "plugin": ("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders"),
-    "doctor": ("", "check what works here"),
-    "permissions": ("test [COMMAND]", "show what would be asked"),
+    "help": CommandRow("[TOPIC]", "the manual", "none"),
+    "exec": CommandRow(
+        "PROMPT", "run one prompt without a terminal (also: buddy -p PROMPT); stdin is added to it", "run"
+    ),
+    "resume": CommandRow("[ID|NAME] [PROMPT]", "resume a session; without a name, choose one", "run"),
+    "demo": CommandRow("", "try the whole program with a scripted model, no key", "none"),
+    "init": CommandRow("", "write a commented buddy.toml", "none"),
+    "login": CommandRow("[PROFILE]", "store a key", "none"),
+    "models": CommandRow("[TEXT]", "list the models buddy knows", "none"),
+    "sessions": CommandRow("", "list the sessions of this folder", "own"),
+    "plugin": CommandRow("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders", "none"),
+    "doctor": CommandRow("", "check what works here", "own"),
+    "permissions": CommandRow("test [COMMAND]", "show what would be asked", "own"),
 }
-"""The words a command takes, and its description."""
+"""One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
 
 LATER = frozenset({"mcp", "serve", "acp", "replay"})
 """Commands of a later version: nobody means them as a prompt."""
@@ -73,10 +85,6 @@ _CHOICES = {
     "permission_prompts": ("deny", "fail"),
     "color": ("auto", "always", "never"),
 }
-_ALONE = ("init", "sessions", "doctor", "demo")
-"""Subcommands without words: words after them were meant as a prompt."""
-_JSON_OF_THEIR_OWN = ("sessions", "permissions", "doctor")
-_NOTHING_TO_FORMAT = ("help", "init", "login", "models", "plugin", "demo")
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -167,16 +175,17 @@ def _check_values(fields: dict[str, Any]) -> None:
 
 def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) -> None:
     """Raise `UsageError` for options and words that don't go together; resolve --json."""
-    if words and command in _ALONE:
+    row = COMMANDS.get(command)
+    if words and row is not None and not row.words:
         import shlex  # imported here: only needed for the error
 
         raise UsageError(
             f"buddy {command} takes no words. As a prompt: buddy -- {command} {shlex.join(words)}"
         )
-    if "json" in fields and command in _NOTHING_TO_FORMAT:
+    json = row.json if row is not None else "run"
+    if "json" in fields and json == "none":
         raise UsageError(f"buddy {command} has no --json; exec, sessions, permissions and doctor have")
-    is_exec = "json" in fields and command not in _JSON_OF_THEIR_OWN
-    if is_exec and fields.setdefault("output_format", "json") != "json":
+    if "json" in fields and json == "run" and fields.setdefault("output_format", "json") != "json":
         raise UsageError(f"--json and --output-format {fields['output_format']} exclude each other")
     if "include_partial_messages" in fields and fields.get("output_format") != "stream-json":
         raise UsageError("--include-partial-messages goes with --output-format stream-json")

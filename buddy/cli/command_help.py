@@ -32,13 +32,13 @@ def usage_text(command: str = "") -> str:
 
 def _help(command: str) -> Iterator[Line]:
     if command:
-        words, text = COMMANDS[command]
+        words, text = COMMANDS[command].words, COMMANDS[command].description
         yield from _section("usage", [(f"buddy {command} [options] {words}".rstrip(), text)])
         yield from _section("options", _rows(command))
         return
     title = "buddy: a coding assistant for the terminal whose prompt never goes away"
     yield from _section(title, [("buddy [options] [PROMPT]", "open it and send PROMPT")])
-    commands = ((f"buddy {name} {words}".rstrip(), text) for name, (words, text) in COMMANDS.items())
+    commands = ((f"buddy {name} {row.words}".rstrip(), row.description) for name, row in COMMANDS.items())
     yield from _section("commands", commands)
     everywhere = _rows("open")
     yield from _section("options", everywhere)

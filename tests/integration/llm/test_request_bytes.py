@@ -221,7 +221,7 @@ def check(name: str, body: bytes) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(found)
-    assert found == path.read_text()
+    assert found == path.read_text(), "if the change is meant: UPDATE_GOLDEN=1, then read the difference"
 
 
 @pytest.mark.parametrize("name", CHAT)

@@ -59,7 +59,7 @@ def test_the_built_in_tools_as_a_lane_sends_them(lane: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
-    assert text == golden.read_text()
+    assert text == golden.read_text(), "if the change is meant: UPDATE_GOLDEN=1, then read the difference"
 
 
 @pytest.mark.parametrize("lane", LANES)

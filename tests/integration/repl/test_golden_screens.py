@@ -41,7 +41,9 @@ def check(name: str, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         pytest.fail(f"{path} was written: look at it, then run again")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), (
+        f"if the change is meant: delete {path}, run again, read the new file line by line"
+    )
 
 
 async def journey(stage: Stage) -> None:

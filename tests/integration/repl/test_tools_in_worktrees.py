@@ -122,7 +122,7 @@ async def test_what_is_typed_in_front_of_the_task_is_about_its_tree(tmp_path: Pa
         await desk.said("!!pwd; cat word.txt", tree, "changed")
         await desk.said("/diff", "−start", "+changed")
         await desk.said("/status", "worktree", ".buddyx/worktrees/go (task 2, buddy/go)")
-        await desk.said("/session", "works in the worktree .buddyx/worktrees/go (task 2, buddy/go) too")
+        await desk.said("/session", "also works in the worktree .buddyx/worktrees/go (task 2, buddy/go)")
         await desk.turn("what is in @word.txt")
         assert any("changed" in text for role, text in desk.server.requests[-1].turns if role == "user")
         await desk.said("/ps", "go")
