@@ -99,6 +99,13 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
         user_file=options.config,
         saved_keys=lambda: read_saved_keys(launch.where),
     )
+    if options.append_system_prompt:
+        agent = loaded.settings.agent
+        text = "\n\n".join(filter(None, (agent.system_prompt, options.append_system_prompt)))
+        agent = msgspec.structs.replace(agent, system_prompt=text)
+        loaded = msgspec.structs.replace(
+            loaded, settings=msgspec.structs.replace(loaded.settings, agent=agent)
+        )
     servers = ", ".join(sorted(loaded.settings.mcp_servers))
     if not servers:
         return loaded

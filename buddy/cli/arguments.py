@@ -51,7 +51,7 @@ OPTIONS = (
     ("--trust", "", _WORK, "trust this folder's configuration for this run"),
     ("-c --continue --last", "", _WORK, "continue the newest session of this folder"),
     ("-r --resume", "ID", "open exec", "continue a session: its id or the start of it, its name, or last"),
-    ("--fork", "", _WORK, "with --continue or --resume: continue in a copy"),
+    ("--fork-session --fork", "", _WORK, "with --continue or --resume: continue in a copy"),
     ("--add-dir", "DIR", _WORK, "a further directory to work in"),
     ("-w --worktree", "[=NAME]", "open exec", "work in a separate git worktree, on the branch buddy/NAME"),
     ("--carry", "", "open exec", "with --worktree: copy uncommitted changes into it"),
@@ -67,9 +67,14 @@ OPTIONS = (
     ("--output-format", "FORMAT", "exec", "text, json, stream-json or sse; --json is json"),
     ("--json", "", "sessions doctor permissions", "print JSON, for programs"),
     ("--include-partial-messages", "", "exec", "with stream-json: write text as it arrives"),
+    ("--input-format", "FORMAT", "exec", "text, or stream-json: messages and requests of a program"),
+    ("--verbose", "", "", ""),
+    ("--system-prompt", "TEXT", "", ""),
+    ("--append-system-prompt", "TEXT", "exec", "add to the system prompt"),
+    ("--allowedTools --allowed-tools", "RULES", "", ""),
     ("-o --output", "FILE", "exec", "write the answer to a file"),
     ("--max-turns", "N", "exec", "stop after this many replies"),
-    ("--max-cost", "DOLLARS", "exec", "stop before the run costs more"),
+    ("--max-budget-usd --max-cost", "DOLLARS", "exec", "stop before the run costs more"),
     ("--allow", "RULE", "exec", 'allow calls without asking: "Bash(git log:*)"'),
     ("--permission-prompts", "HOW", "exec", "when a call needs an approval: deny (skip "
      "it, go on, end with exit code 3) or fail (stop at once)"),
@@ -79,8 +84,15 @@ OPTIONS = (
     ("-V --version", "", "open", "show the version"),
 )  # fmt: skip
 """Names, value, the commands whose help lists it, and its description. Every option is accepted anywhere."""
-_FIELDS = {"--last": "resume_last", "--worktree": "in_worktree"}
+_FIELDS = {
+    "--last": "resume_last",
+    "--worktree": "in_worktree",
+    "--fork": "fork",
+    "--max-cost": "max_cost",
+    "--allowed-tools": "allowed_tools",
+}
 _CHOICES = {
+    "input_format": ("text", "stream-json"),
     "output_format": ("text", "json", "stream-json", "sse"),
     "permission_prompts": ("deny", "fail"),
     "color": ("auto", "always", "never"),
@@ -100,6 +112,8 @@ def parse(arguments: Sequence[str]) -> Options:
         if word.startswith("-") and len(word) > 1 and " " not in word:
             raise UsageError(_unknown(word))
     _check_values(fields)
+    if (allowed := fields.pop("allowed_tools", None)) is not None:
+        fields["allow"] = [*fields.get("allow", []), *_split_rules(allowed)]
     # `buddy help me understand this` is a prompt: a topic is one word.
     is_prompt = words[:1] == ["help"] and ("print" in fields or len(words) + len(literal) > 2)
     command = words.pop(0) if words and words[0] in COMMANDS and not is_prompt else ""
@@ -110,6 +124,18 @@ def parse(arguments: Sequence[str]) -> Options:
     if "help" not in fields:
         _check_together(fields, command, words)
     return msgspec.convert({**fields, "command": command, "words": words}, Options)
+
+
+def _split_rules(text: str) -> list[str]:
+    """Split rules at commas, but not inside their brackets."""
+    rules, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth <= 0:
+            rules.append("")
+        else:
+            rules[-1] += sign
+    return [rule.strip() for rule in rules if rule.strip()]
 
 
 def _read(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -189,6 +215,15 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         raise UsageError(f"--json and --output-format {fields['output_format']} exclude each other")
     if "include_partial_messages" in fields and fields.get("output_format") != "stream-json":
         raise UsageError("--include-partial-messages goes with --output-format stream-json")
+    if fields.get("input_format") == "stream-json" and (
+        words or fields.get("output_format") != "stream-json" or "output" in fields
+    ):
+        raise UsageError(
+            "--input-format stream-json takes its prompts from stdin and goes with "
+            "--output-format stream-json, without -o"
+        )
+    if fields.pop("system_prompt", ""):  # the SDKs send an empty one where nothing was asked for
+        raise UsageError("--system-prompt can't replace buddy's own; --append-system-prompt adds to it")
     if "in_worktree" in fields and (command == "resume" or fields.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; a resumed session stays where it was")
     if "carry" in fields and "in_worktree" not in fields:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Mapping
 
-from buddy.agent.messages import Usage
+from buddy.agent.messages import Usage, UserPart
 from buddy.app.invocations import expand_line
 from buddy.app.launch import (
     LaunchContext,
@@ -19,7 +19,7 @@ from buddy.app.launch import (
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
-from buddy.app.session import open_session
+from buddy.app.session import Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
@@ -60,7 +60,8 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt and return the exit code."""
     options = take_reference(options)
     try:
-        prompt = _prompt(options)
+        is_stream = options.input_format == "stream-json"
+        prompt = "" if is_stream else _prompt(options)
         _check(options)
         launch = find_launch(options, environment)
         check_yolo(options, environment)
@@ -136,29 +137,66 @@ async def _run(
         if options.max_cost and access.price(ONE_TOKEN) is None:
             problem = f"the price of {access.name} is not known"
             _err(f"buddy: {problem}; --max-cost only works if the server reports its prices\n")
-        facts = RunFacts(
-            session_id=session.session_id,
-            cwd=session.board.task(task_id).workspace.boundary.cwd,
-            model=access.name,
-            tools=tuple(tool.name for tool in offered(session.board.parts.tools, access.model).list_all()),
-            permission_mode=session.policy.mode,
-        )
+        facts = _facts(session, task_id, models)
         run = ExecRun(
             expanded.parts,
             facts,
             stop_on_denial=options.permission_prompts == "fail",
-            warn=lambda text: _err(f"buddy: {one_line(text, 500)}\n"),
+            warn=_warn,
         )
-        if not prompt:
-            _announce_continuation(session.board.task(task_id))
-        with _output(options.output) as out:
-            code = await run_exec(session.board, task_id, run, _format(options, out))
+        if options.input_format == "stream-json":
+            code = await _run_stream(options, session, task_id, models)
+        else:
+            if not prompt:
+                _announce_continuation(session.board.task(task_id))
+            with _output(options.output) as out:
+                code = await run_exec(session.board, task_id, run, _format(options, out))
         outcome = session.board.task(task_id).outcome
         if code and outcome is not None and outcome.reason:
             _err(f"buddy: {one_line(outcome.reason, 500)}\n")
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
     return code
+
+
+def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
+    access = models.access(session.board.task(task_id).model)
+    return RunFacts(
+        session_id=session.session_id,
+        cwd=session.board.task(task_id).workspace.boundary.cwd,
+        model=access.name,
+        tools=tuple(tool.name for tool in offered(session.board.parts.tools, access.model).list_all()),
+        permission_mode=session.policy.mode,
+    )
+
+
+async def _run_stream(options: Options, session: Session, task_id: int, models: Models) -> int:
+    """Answer the messages of a program until stdin ends."""
+    from buddy.headless.stream import StreamRun, StreamSession, read_lines  # only for such a run
+
+    async def expand(text: str) -> tuple[UserPart, ...]:
+        expanded = await expand_line(session, task_id, text)
+        for note in expanded.notes:
+            _warn(note)
+        return expanded.parts
+
+    output = StreamJsonFormat(_out, partial=options.include_partial_messages)
+    run = StreamRun(
+        session.board,
+        task_id,
+        session.policy,
+        lambda: _facts(session, task_id, models),
+        expand,
+        output.put,
+        _warn,
+        stop_on_denial=options.permission_prompts == "fail",
+    )
+    lines = read_lines(sys.stdin.fileno(), asyncio.get_running_loop())
+    return await StreamSession(run, lines).serve(output)
+
+
+def _warn(text: str) -> None:
+    _err(f"buddy: {one_line(text, 500)}\n")
 
 
 def _announce_continuation(task: Task) -> None:

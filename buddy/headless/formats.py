@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from buddy import __version__
 from buddy.agent.display import Command
 from buddy.agent.events import (
     AgentUiEvent,
@@ -353,10 +355,16 @@ class StreamJsonFormat:
         self._out = out
         self._partial = partial
         self._session_id = ""
+        self._model = ""
+        self._stop_reason: str | None = None
+        self._provider_s = 0.0
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
         """Write the `system/init` object."""
         self._session_id = facts.session_id
+        self._model = facts.model
+        self._stop_reason = None
+        self._provider_s = 0.0
         self._put(
             {
                 "type": "system",
@@ -368,6 +376,11 @@ class StreamJsonFormat:
                 "permissionMode": CLAUDE_NAMES[facts.permission_mode],
                 "slash_commands": [],
                 "skills": [],
+                "agents": [],
+                "plugins": [],
+                "apiKeySource": "user",
+                "output_style": "default",
+                "claude_code_version": f"{PROTOCOL} (buddy {__version__})",
             }
         )
 
@@ -376,6 +389,8 @@ class StreamJsonFormat:
         match event:
             case ReplyFinished():
                 reply = assistant_object(event.message)
+                self._stop_reason = reply["stop_reason"]
+                self._provider_s += event.timing.total_s
                 self._put({"type": "assistant", "message": reply, "parent_tool_use_id": None})
             case ToolFinished():
                 self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
@@ -406,10 +421,32 @@ class StreamJsonFormat:
 
     def finish(self, result: RunResult) -> None:
         """Write the result object."""
-        self._out(_line(result_object(result, self._session_id)))
+        usage = usage_object(result.usage)
+        self._put(
+            {
+                **result_object(result, self._session_id),
+                "duration_api_ms": round(self._provider_s * 1000),
+                "stop_reason": self._stop_reason,
+                "errors": [result.outcome.reason] if result.outcome.reason else [],
+                "modelUsage": {
+                    self._model: {
+                        "inputTokens": usage["input_tokens"],
+                        "outputTokens": usage["output_tokens"],
+                        "cacheReadInputTokens": usage["cache_read_input_tokens"],
+                        "cacheCreationInputTokens": usage["cache_creation_input_tokens"],
+                        "webSearchRequests": 0,
+                        "costUSD": round(result.cost_usd, 6),
+                    }
+                },
+            }
+        )
+
+    def put(self, data: dict[str, Any]) -> None:
+        """Write an object that belongs to no turn."""
+        self._out(_line(data))
 
     def _put(self, data: dict[str, Any]) -> None:
-        self._out(_line({**data, "session_id": self._session_id}))
+        self._out(_line({**data, "session_id": self._session_id, "uuid": _new_uuid()}))
 
 
 class SseFormat:
@@ -481,6 +518,15 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "estimated": usage.estimated,
     }
+
+
+PROTOCOL = "2.1.0"
+"""The version of Claude's protocol that the objects follow; programs compare it."""
+
+
+def _new_uuid() -> str:
+    text = os.urandom(16).hex()
+    return "-".join((text[:8], text[8:12], f"4{text[13:16]}", f"a{text[17:20]}", text[20:]))
 
 
 def result_object(result: RunResult, session_id: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from buddy import __version__
 from buddy.agent.messages import Message, UserMessage, text_of
 from buddy.sessions.identity import load_signer
 from buddy.sessions.store import SessionStore
@@ -265,8 +266,9 @@ def check_golden(name: str, found: Any) -> None:
 
 _SESSION = re.compile(r"\b[0-9a-f]{4}(?:-[0-9a-f]{4}){3}\b")
 _ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _SECONDS = re.compile(r"\b\d+\.\d+ ?s\b")
-_NUMBERS = re.compile(r'("duration_ms": ?)\d+|("seconds": ?)[\d.e-]+|("delay_s": ?)[\d.e-]+')
+_NUMBERS = re.compile(r'("duration(?:_api)?_ms": ?)\d+|("seconds": ?)[\d.e-]+|("delay_s": ?)[\d.e-]+')
 
 
 def normal(text: str, places: Mapping[str, str]) -> str:
@@ -274,9 +276,10 @@ def normal(text: str, places: Mapping[str, str]) -> str:
     for place, name in places.items():
         text = text.replace(place, name)
     text = text.replace(f"{os.uname().sysname} {os.uname().machine}", "{platform}")
-    text = text.replace(sys.executable, "{python}")
+    text = text.replace(sys.executable, "{python}").replace(f"(buddy {__version__})", "(buddy {version})")
     text = _SECONDS.sub("{seconds} s", text)
     text = _NUMBERS.sub(lambda found: (found[1] or found[2] or found[3]) + "0", text)
+    text = _UUID.sub("{uuid}", text)
     text = _SESSION.sub("{session}", text)
     ids: dict[str, str] = {}
     return _ID.sub(lambda found: ids.setdefault(found[0], f"{{id {len(ids) + 1}}}"), text)
