@@ -200,6 +200,7 @@ def test_no_match_over_events_has_a_wildcard() -> None:
     ]
     assert [where for where, is_open in found if is_open] == []
     assert Counter(where for where, _ in found) == {
+        "headless/acp/updates.py": 1,
         "headless/formats.py": 4,
         "tasks/event_hub.py": 1,
         "repl/view/view.py": 1,

@@ -26,11 +26,12 @@ class LaunchContext(msgspec.Struct, frozen=True):
     trust_note: str = ""
 
 
-def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchContext:
-    """Find the launch context. Raises `UsageError` when the working directory no longer exists."""
+def find_launch(options: Options, environment: Mapping[str, str], *, folder: str = "") -> LaunchContext:
+    """Find the launch context of a folder, the working directory for "". Raises `UsageError` when that no
+    longer exists."""
     where = directories(environment)
     try:
-        cwd = os.path.realpath(os.getcwd())
+        cwd = os.path.realpath(folder or os.getcwd())
     except FileNotFoundError:
         raise UsageError(
             "the working directory no longer exists; change to another one and start again"

@@ -32,35 +32,36 @@ COMMANDS = {
     "models": CommandRow("[TEXT]", "list the models buddy knows", "none"),
     "sessions": CommandRow("", "list the sessions of this folder", "own"),
     "plugin": CommandRow("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders", "none"),
+    "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
     "permissions": CommandRow("test [COMMAND]", "show what would be asked", "own"),
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
 
-LATER = frozenset({"mcp", "serve", "acp", "replay"})
+LATER = frozenset({"mcp", "serve", "replay"})
 """Commands of a later version: nobody means them as a prompt."""
 
 
 _WORK = "open exec resume"
 OPTIONS = (
-    ("-m --model", "NAME", f"{_WORK} doctor",
+    ("-m --model", "NAME", f"{_WORK} acp doctor",
      "a profile of buddy.toml, or provider/model in litellm's words"),
-    ("--permission-mode", "MODE", _WORK,
+    ("--permission-mode", "MODE", f"{_WORK} acp",
      "plan, ask, edit, auto, or yolo (as root outside a container only with --i-know)"),
     ("--i-know", "", "", ""),
-    ("--trust", "", _WORK, "trust this folder's configuration for this run"),
+    ("--trust", "", f"{_WORK} acp", "trust this folder's configuration for this run"),
     ("-c --continue --last", "", _WORK, "continue the newest session of this folder"),
     ("-r --resume", "ID", "open exec", "continue a session: its id or the start of it, its name, or last"),
     ("--fork-session --fork", "", _WORK, "with --continue or --resume: continue in a copy"),
-    ("--add-dir", "DIR", _WORK, "a further directory to work in"),
+    ("--add-dir", "DIR", f"{_WORK} acp", "a further directory to work in"),
     ("-w --worktree", "[=NAME]", "open exec", "work in a separate git worktree, on the branch buddy/NAME"),
     ("--carry", "", "open exec", "with --worktree: copy uncommitted changes into it"),
-    ("--config", "FILE", "open exec resume login models sessions doctor",
+    ("--config", "FILE", "open exec resume acp login models sessions doctor",
      "use this buddy.toml as your own settings"),
     ("--color", "WHEN", "open resume demo models sessions doctor permissions",
      "auto, always, never; NO_COLOR wins over auto"),
     ("--plain", "", "open resume demo", "print lines only, for screen readers: nothing is redrawn"),
-    ("--debug", "", _WORK, "write a log and print its path; show crashes in detail"),
+    ("--debug", "", f"{_WORK} acp", "write a log and print its path; show crashes in detail"),
     ("-p --print", "", "init", "show every setting, write nothing"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
     ("--all", "", "sessions", "include runs of exec and sessions without an answer"),

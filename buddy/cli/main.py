@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,8 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.plugins import plugin
 
             return plugin(options, environment)
+        case "acp":
+            return _serve_editor(options, environment)
         case "permissions":
             from buddy.cli.permissions import permissions
 
@@ -92,6 +95,20 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
                 return demo(options, environment, modes)
         case _:
             return _work(options, environment)
+
+
+def _serve_editor(options: Options, environment: Mapping[str, str]) -> int:
+    try:
+        importlib.import_module("acp.schema")  # the extra, which many installations lack
+    except ImportError:
+        return _fail('buddy acp needs the extra "acp": pip install "buddy-repl[acp]"', CONFIGURATION)
+    from buddy.cli.acp import run_acp  # imported here: half a second that only editors wait for
+    from buddy.config.settings import ConfigError
+
+    try:
+        return run_acp(options, environment)
+    except ConfigError as error:
+        return _fail(str(error), CONFIGURATION)
 
 
 def _work(options: Options, environment: Mapping[str, str]) -> int:

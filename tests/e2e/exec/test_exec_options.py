@@ -548,7 +548,7 @@ def _commands_with(mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("mcp",), ("serve", "--help"), ("serve", "--port", "80"), ("acp", "-x"), ("replay", "abc")]
+    "words", [("mcp",), ("serve", "--help"), ("serve", "--port", "80"), ("replay", "-x"), ("replay", "abc")]
 )
 async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
     tmp_path: Path, words: tuple[str, ...]
@@ -570,7 +570,7 @@ async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
     [
         (("exec", "mcp"), "mcp"),
         (("exec", "--", "serve", "--help"), "serve --help"),
-        (("-p", "acp"), "acp"),
+        (("-p", "mcp"), "mcp"),
         (("--", "replay", "it"), "replay it"),
         (("serve the page",), "serve the page"),
     ],

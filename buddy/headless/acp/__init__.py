@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: buddy inside an editor, over stdin and stdout."""
