@@ -147,7 +147,7 @@ async def test_what_was_done_is_shown_and_taken_back_and_the_repository_is_untou
             await terminal.line("go")
             await terminal.has_shown("All done.")
             await terminal.line("/diff")
-            await terminal.has_shown("new, not in git yet", "three")
+            await terminal.has_shown("new, not yet in git", "three")
             await terminal.line("/diff @1")
             await terminal.has_shown("diff of task 1")
             await terminal.line("/undo @1 all")

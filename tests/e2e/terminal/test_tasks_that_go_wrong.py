@@ -24,7 +24,7 @@ from buddy.tasks.turn_host import _TaskTurn
 steering = _TaskTurn.steering
 
 async def broken(self):
-    if self._task.number == 2:
+    if self._task.task_id == 2:
         raise {error}
     return await steering(self)
 
@@ -96,14 +96,14 @@ async def test_REL_053_a_task_that_breaks_fails_alone(tmp_path: Path, error: str
 BREAKS_EARLY = """
 import sys
 import buddy.tasks.turn_runner as running
-host_of = running.host_of
+build_host = running.build_host
 
 def broken(shared, task):
-    if task.number == 2:
+    if task.task_id == 2:
         raise RecursionError("too deep")
-    return host_of(shared, task)
+    return build_host(shared, task)
 
-running.host_of = broken
+running.build_host = broken
 from buddy.__main__ import main
 sys.exit(main())
 """
