@@ -47,6 +47,7 @@ def find_launch(options: Options, environment: Mapping[str, str], *, folder: str
             extra,
             _own_paths(where, options),
             trusts_repository=options.trust or trusted,
+            git_settings=_git_settings(environment),
         ),
         where=where,
         environment=environment,
@@ -66,6 +67,17 @@ def refresh_launch(launch: LaunchContext, options: Options) -> LaunchContext:
         trusted=trusted,
         trust_note="" if options.trust else note,
     )
+
+
+def _git_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files with the user's or the system's git settings that variables name."""
+    config = environment.get("XDG_CONFIG_HOME", "")
+    named = (
+        os.path.join(config, "git/config") if config else "",
+        environment.get("GIT_CONFIG_GLOBAL", ""),
+        environment.get("GIT_CONFIG_SYSTEM", ""),
+    )
+    return tuple(dict.fromkeys(path for path in named if os.path.isabs(path)))
 
 
 def _own_paths(where: Directories, options: Options) -> tuple[str, ...]:

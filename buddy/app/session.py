@@ -380,6 +380,7 @@ def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundar
         own=main.own,
         main=main.root,
         trusts_repository=main.trusts_repository,
+        git_settings=main.git_settings,
     )
 
 

@@ -4,7 +4,7 @@ git's own data is."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from buddy.agent.lazy_regex import pattern
@@ -12,63 +12,102 @@ from buddy.safety.git_keys import starts_program
 from buddy.safety.git_repository import git_folders, read_regular
 
 NAMED_BY_GIT = "git runs it: a setting of git names it"
-_MAX_CONFIG_BYTES = 200_000
-_MAX_INCLUDES = 5
-"""How far files that include files are followed."""
+_SYSTEM = ("/etc/gitconfig",)
+_PERSONAL = (".gitconfig", ".config/git/config")
+_MAX_CONFIG_BYTES = 1_000_000
+_MAX_INCLUDED = 100
+"""Files that are read, of those that one includes."""
+_INCLUDED = "include.path"
 _FOLDERS = ("core.hookspath", "init.templatedir")
 """Keys whose value is a folder with programs."""
 _INCLUDES = pattern(r"include\.path|includeif\..*\.path")
 _SECTION = pattern(r'[ \t]*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _SETTING = pattern(r"\s*([A-Za-z][-A-Za-z0-9]*)[ \t]*=[ \t]*")
+_BLANKS = " \t\r"
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n"}
 _WORD = pattern(r"[^\s\"'`;|&()<>=$,!]+")
 """Part of a command line that may be a path. Of `$(pwd)/tool`, that is `/tool`."""
 
 
-def programs_of_git(trees: Sequence[str], home: str) -> frozenset[str]:
-    """Return the paths below some working trees that the settings of their repositories, or the person's own,
-    name as programs, as folders of programs, or as further settings. They need not exist."""
-    shared = _settings(os.path.join(home, ".gitconfig"), home)
-    shared += _settings(os.path.join(home, ".config/git/config"), home)
+def programs_of_git(
+    trees: Iterable[str], home: str, *, within: Sequence[str] = (), settings: Sequence[str] = ()
+) -> frozenset[str]:
+    """Return the paths that the settings of some repositories, or the person's own, name as programs, as
+    folders of programs, or as further settings. They need not exist. `trees`: working trees and bare
+    repositories; `within`: only paths below one of these folders count, where they are not the trees
+    themselves; `settings`: files of the person's settings beside the usual ones."""
+    trees = tuple(trees)
+    files = (*_SYSTEM, *(os.path.join(home, name) for name in _PERSONAL), *settings)
+    shared = tuple(setting for file in dict.fromkeys(files) for setting in _settings(file, home))
+    places = tuple(f"{place.rstrip('/')}/" for place in within or trees)
     found: set[str] = set()
     for tree in trees:
-        files = (
-            os.path.join(top, name) for top in git_folders(tree) for name in ("config", "config.worktree")
+        folders = git_folders(tree) if os.path.lexists(os.path.join(tree, ".git")) else (tree,)
+        own = tuple(
+            setting
+            for folder in folders
+            for name in ("config", "config.worktree")
+            for setting in _settings(os.path.join(folder, name), home)
         )
-        own = tuple(setting for file in files for setting in _settings(file, home))
-        for is_path, text in (*own, *shared):
-            found.update(_named(tree, text, home, is_path=is_path))
+        moved = tuple(
+            os.path.realpath(os.path.join(folders[0], value)) for key, value in own if key == "core.worktree"
+        )
+        for key, value in (*own, *shared):
+            hooks = folders[:1] if key == "core.hookspath" else ()  # those of a push run in git's own folder
+            for base in (tree, *moved, *hooks):
+                found.update(path for path in _named(base, key, value, home) if path.startswith(places))
     return frozenset(found)
 
 
-def _named(tree: str, text: str, home: str, *, is_path: bool) -> Iterator[str]:
-    words = (text.strip(),) if is_path else _WORD().findall(text)
-    for word in words:
-        expanded = home + word[1:] if word.startswith("~/") else word
-        for path in dict.fromkeys((os.path.join(tree, expanded), f"{tree}/{expanded}")):
-            real = os.path.realpath(path)
-            is_program = os.path.isfile(real) or ("/" in word and not os.path.isdir(real))
-            if real.startswith(tree + "/") and (is_path or is_program):
-                yield real
+def _named(base: str, key: str, value: str, home: str) -> Iterator[str]:
+    """Yield the real paths that a value may name, for a program that starts in the folder `base`."""
+    is_path = key in _FOLDERS or key == _INCLUDED
+    for text in dict.fromkeys((value, value.replace("\t", " "))):  # git before 2.45 reads a blank for a tab
+        spelled = text.replace("${HOME}", home).replace("$HOME", home)
+        words = (
+            (text.strip(" "),)
+            if is_path
+            else dict.fromkeys((*_WORD().findall(text), *_WORD().findall(spelled)))
+        )
+        for word in words:
+            expanded = _expand(word, home)
+            for path in dict.fromkeys((os.path.join(base, expanded), f"{base}/{expanded}")):
+                real = os.path.realpath(path)
+                if is_path or os.path.isfile(real) or ("/" in word and not os.path.isdir(real)):
+                    yield real
 
 
-def _settings(path: str, home: str, depth: int = 0) -> tuple[tuple[bool, str], ...]:
-    """Yield the settings of a file that start programs, each with whether it is only a path."""
-    try:
-        state = os.stat(path)
-    except (OSError, ValueError):
-        return ()
-    found: tuple[tuple[bool, str], ...] = ()
-    for key, value in _read(path, state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino):
-        if _INCLUDES().fullmatch(key):
-            more = os.path.join(os.path.dirname(path), home + value[1:] if value.startswith("~/") else value)
-            found += ((True, more), *(_settings(more, home, depth + 1) if depth < _MAX_INCLUDES else ()))
-        else:
-            found += ((key in _FOLDERS, value),)
-    return found
+def _expand(word: str, home: str) -> str:
+    """Return a path of git's settings with the home folder in place of `~`, or that of a user."""
+    if word.startswith("~/"):
+        return home + word[1:]
+    return os.path.expanduser(word) if word.startswith("~") and "\0" not in word else word
 
 
-@lru_cache(64)
+def _settings(top: str, home: str) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a file, and of the files it includes, that start programs."""
+    found: list[tuple[str, str]] = []
+    waiting, seen = [top], set[str]()
+    while waiting and len(seen) < _MAX_INCLUDED:
+        path = waiting.pop()
+        try:
+            state = os.stat(path)
+        except (OSError, ValueError):
+            continue
+        if path in seen:
+            continue
+        seen.add(path)
+        for key, value in _read(path, state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino):
+            if _INCLUDES().fullmatch(key):
+                more = os.path.normpath(os.path.join(os.path.dirname(path), _expand(value, home)))
+                found.append((_INCLUDED, more))
+                waiting.append(more)
+            else:
+                found.append((key, value))
+    return tuple(found)
+
+
+@lru_cache(1024)
 def _read(path: str, *_state: int) -> tuple[tuple[str, str], ...]:
     """Read the settings of a file that start programs, for this state of the file."""
     text = read_regular(path, _MAX_CONFIG_BYTES).decode("utf-8-sig", errors="replace")
@@ -112,7 +151,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
             length = len(kept)
         else:
             kept += char
-            length = len(kept) if is_quoted or not char.isspace() else length
+            length = len(kept) if is_quoted or char not in _BLANKS else length
         at += 1
     return kept[:length], at + 1
 

@@ -234,7 +234,7 @@ class Boundary(msgspec.Struct, frozen=True):
     paths (links resolved). `own`: buddy's own directories where they are not the usual ones. `main`: the main
     tree when `root` is a worktree that buddy made of it, "" otherwise; it is outside then.
     `trusts_repository`: the user trusts the folder, so that its repository may borrow git objects from
-    outside."""
+    outside. `git_settings`: files of the person's settings of git where they are not the usual ones."""
 
     root: str
     cwd: str
@@ -243,6 +243,7 @@ class Boundary(msgspec.Struct, frozen=True):
     own: tuple[str, ...] = ()
     main: str = ""
     trusts_repository: bool = False
+    git_settings: tuple[str, ...] = ()
 
     @property
     def trees(self) -> tuple[str, ...]:

@@ -12,16 +12,22 @@ from collections.abc import Iterable
 STAR = "*"
 """Any text, or in a path any text without a slash."""
 FOLDERS = "**/"
-"""Nothing, or any text that ends with a slash."""
+"""Nothing, or any text that ends with a slash. It stands where that makes no difference to what is in front:
+behind a slash, behind fixed text alone, or in front of a `STAR`, with which it is any text at all."""
 
 
 def wildcard(pieces: Iterable[str], one: str = ".") -> str:
     """Join pieces to a regular expression for `fullmatch` with `re.DOTALL`. A piece is `STAR`, `FOLDERS` or a
     regular expression for one character or a fixed text; `one` is what a star repeats. With `FOLDERS`, that
-    is `[^/]`, and of the other pieces only those of a slash itself match a slash."""
+    is `[^/]`, and of the other pieces only those of a slash itself match a slash. Raises `ValueError` for
+    `FOLDERS` where it may not stand."""
     levels: list[list[list[str]]] = [[[]]]
-    for piece in pieces:
+    many = tuple(pieces)
+    for at, piece in enumerate(many):
         if piece == FOLDERS:
+            is_placed = many[at - 1 : at] in ((), ("/",)) or many[at + 1 : at + 2] == (STAR,)
+            if not is_placed and not {STAR, FOLDERS}.isdisjoint(many[:at]):
+                raise ValueError("`FOLDERS` behind something of any length that does not end with a slash")
             levels.append([[]])
         elif piece == STAR:
             levels[-1].append([])

@@ -91,7 +91,7 @@ def test_places_that_are_too_many_are_protected_by_their_folder(tmp_path: Path) 
 
 
 def test_a_workspace_that_became_too_big_is_told() -> None:
-    boundary = Boundary("/work", "/work", "/home/nobody")
+    boundary = Boundary("/project", "/project", "/home/nobody")
     before = Snapshot(frozenset(), GitData(()), {})
     after = Snapshot(frozenset(), GitData(()), {}, complete=False)
     assert Guard(boundary, before).restore((), after, touch=True) == (

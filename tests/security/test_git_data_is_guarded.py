@@ -228,5 +228,5 @@ async def test_ATTACK3_the_data_of_an_existing_worktree_is_protected() -> None:
 def test_ATTACK3_a_file_that_leads_git_to_other_settings_is_refused_at_once(
     path: str, reserved: bool
 ) -> None:
-    profile = SandboxProfile("workspace", (), ("/work",), (), (), "/scratch", network=False)
-    assert is_reserved(profile, f"/work/{path}") is reserved
+    profile = SandboxProfile("workspace", (), ("/project",), (), (), "/scratch", network=False)
+    assert is_reserved(profile, f"/project/{path}") is reserved

@@ -238,7 +238,7 @@ def test_RU_H9_an_answer_for_hooks_lasts_a_session_at_most(tmp_path: Path) -> No
 
 
 def options_of(*settings: Setting) -> list[str]:
-    given = guarded_options(settings, "/work")
+    given = guarded_options(settings, "/project")
     return [
         pair for pair in given[1::2] if not pair.startswith(("advice", "color", "column", "diff.", "core.q"))
     ]
@@ -250,7 +250,7 @@ def options_of(*settings: Setting) -> list[str]:
         ((), "core.hooksPath=/dev/null"),
         ((Setting("global", "core.hookspath", "/home/u/hooks"),), "core.hooksPath=/home/u/hooks"),
         ((Setting("global", "core.hookspath", ".githooks"),), "core.hooksPath=/dev/null"),
-        ((Setting("global", "core.hookspath", "/work/hooks"),), "core.hooksPath=/dev/null"),
+        ((Setting("global", "core.hookspath", "/project/hooks"),), "core.hooksPath=/dev/null"),
         ((Setting("local", "core.hookspath", "/evil"),), "core.hooksPath=/dev/null"),
         (
             (
@@ -284,7 +284,7 @@ def test_RU_H9_the_credential_helpers_of_the_person_stay() -> None:
 
 def test_RU_H9_a_program_that_cannot_be_switched_off_is_refused() -> None:
     with pytest.raises(ToolError, match="cannot be switched off"):
-        guarded_options((Setting("local", "filter.a=b.clean", "evil"),), "/work")
+        guarded_options((Setting("local", "filter.a=b.clean", "evil"),), "/project")
 
 
 def test_RU_H1_an_empty_git_folder_hides_no_repository(tmp_path: Path) -> None:

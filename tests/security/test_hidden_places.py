@@ -130,9 +130,9 @@ def test_ATTACK3_the_innermost_of_hidden_and_writable_places_decides() -> None:
     profile = SandboxProfile(
         kind="workspace",
         shown=(),
-        writable=("/home/me/.cache/buddy/sandbox/a", "/work"),
-        protected=("/work/.git/config",),
-        hidden=("/home/me/.cache/buddy", "/work/secret"),
+        writable=("/home/me/.cache/buddy/sandbox/a", "/project"),
+        protected=("/project/.git/config",),
+        hidden=("/home/me/.cache/buddy", "/project/secret"),
         scratch="/tmp/x",
         network=False,
     )
@@ -142,9 +142,9 @@ def test_ATTACK3_the_innermost_of_hidden_and_writable_places_decides() -> None:
         "/home/me/.cache/buddy/sandbox/ab": False,
         "/home/me/.cache/buddy/sandbox": False,
         "/home/me/.cache/buddy/x": False,
-        "/work/file": True,
-        "/work/secret/x": False,
-        "/work/.git/config": False,
+        "/project/file": True,
+        "/project/secret/x": False,
+        "/project/.git/config": False,
         "/home/me/x": False,
         "/tmp/x": True,
     }

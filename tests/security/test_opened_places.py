@@ -85,9 +85,9 @@ def test_WALK_S4_neighbour_a_folder_too_big_to_look_through_is_not_opened(tmp_pa
 
 def test_WALK_S4_only_folders_are_kept_from_being_replaced() -> None:
     profile = SandboxProfile(
-        "workspace", (), ("/work", "/home/me/notes"), (), (), "/s", False, ("/home/me/notes",)
+        "workspace", (), ("/project", "/home/me/notes"), (), (), "/s", False, ("/home/me/notes",)
     )
-    assert [is_reserved(profile, path) for path in ("/work", "/home/me/notes", "/work/.codex")] == [
+    assert [is_reserved(profile, path) for path in ("/project", "/home/me/notes", "/project/.codex")] == [
         True,
         False,
         True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from buddy.safety.paths import Boundary
 from buddy.workspace.sandbox.guard import Guard, snapshot
 from buddy.workspace.sandbox.places import Surveyor
 from tests.capabilities import requires
-from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+from tests.support.sandbox_desk import LOOKS, UNTOUCHED, SandboxDesk, sandbox_desk
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
@@ -208,12 +209,71 @@ def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "victim/.zed").exists()
 
 
-def guarded(tmp_path: Path) -> tuple[Guard, Surveyor, Boundary]:
+LED_AWAY = {
+    "folder on the way": ("sub", "../victim"),
+    "folder further up": ("sub/deep", "../../victim"),
+    "the protected folder itself": ("sub/deep/.zed", "../../../victim"),
+    "link to a folder inside": ("sub", "other"),
+    "link that leads nowhere": ("sub", "../nowhere"),
+    "link to itself": ("sub", "sub"),
+}
+
+
+@pytest.mark.parametrize("swapped", LED_AWAY)
+def test_what_is_put_back_follows_no_link(tmp_path: Path, swapped: str) -> None:
+    guard, surveyor, boundary = guarded(tmp_path, "sub/deep/.zed/tasks.json")
+    name, target = LED_AWAY[swapped]
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "work/other").mkdir()
+    shutil.rmtree(tmp_path / "work" / name)
+    (tmp_path / "work" / name).symlink_to(target)
+    after = snapshot(boundary, surveyor.look(), contents=True)
+
+    told = " ".join(guard.restore(guard.find_changes(after, ()), after, touch=True))
+
+    assert not list((tmp_path / "victim").iterdir())
+    assert not list((tmp_path / "work/other").iterdir())
+    assert not (tmp_path / "nowhere").exists()
+    assert "put back" in told
+    kept = [path for path in (tmp_path / "work").rglob("tasks.json") if path.is_file()]
+    assert [path.read_text() for path in kept] == [UNTOUCHED]  # nothing is lost
+
+
+def test_what_could_not_be_put_back_is_kept_once(tmp_path: Path) -> None:
+    guard, surveyor, boundary = guarded(tmp_path, "sub/.zed/tasks.json")
+    shutil.rmtree(tmp_path / "work/sub")
+    (tmp_path / "work/sub").write_text("in the way")
+    for _ in range(3):
+        after = snapshot(boundary, surveyor.look(), contents=True)
+        guard.restore(guard.find_changes(after, ()), after, touch=True)
+    assert len(list((tmp_path / "work/.buddyx/quarantine").iterdir())) == 1
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o755, 0o700])
+def test_folders_come_back_with_their_modes_and_all_that_was_in_them(tmp_path: Path, mode: int) -> None:
+    guard, surveyor, boundary = guarded(tmp_path, "sub/.zed/tasks.json", mode)
+    (tmp_path / "work/sub/.zed").chmod(0o700)
+    shutil.rmtree(tmp_path / "work/sub")
+    after = snapshot(boundary, surveyor.look(), contents=True)
+
+    guard.restore(guard.find_changes(after, ()), after, touch=True)
+
+    assert (tmp_path / "work/sub/.zed/tasks.json").read_text() == UNTOUCHED
+    assert (tmp_path / "work/sub/.zed").stat().st_mode & 0o777 == mode
+
+
+def guarded(tmp_path: Path, file: str = "", mode: int = 0o755) -> tuple[Guard, Surveyor, Boundary]:
+    """A guard of a workspace; with a file in it, of its contents too."""
     root = os.path.realpath(tmp_path / "work")
     os.mkdir(root)
+    if file:
+        path = tmp_path / "work" / file
+        path.parent.mkdir(parents=True)
+        path.write_text(UNTOUCHED)
+        path.parent.chmod(mode)
     boundary = Boundary(root, root, str(tmp_path))
     surveyor = Surveyor((root,), str(tmp_path))
-    return Guard(boundary, snapshot(boundary, surveyor.look(), contents=False)), surveyor, boundary
+    return Guard(boundary, snapshot(boundary, surveyor.look(), contents=bool(file))), surveyor, boundary
 
 
 def test_the_second_walk_sees_what_changed_in_a_folder_it_knows(tmp_path: Path) -> None:

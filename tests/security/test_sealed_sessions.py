@@ -432,7 +432,7 @@ async def test_part_4_a_fork_has_a_name_of_its_own(tmp_path: Path):
 
 def test_a_header_of_format_2_is_covered_whole(tmp_path: Path):
     signer = load_signer(str(tmp_path))
-    header = signer.sign_header(SessionHeader(2, "aaaa-bbbb-cccc-dddd", 5.0, "/work", ""))
+    header = signer.sign_header(SessionHeader(2, "aaaa-bbbb-cccc-dddd", 5.0, "/project", ""))
     assert signer.verify_header(header)
     assert not signer.verify_header(msgspec.structs.replace(header, workspace="/else"))
 

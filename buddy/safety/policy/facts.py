@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from buddy.agent.tool import NO_SURVEY, Category, Risk, Survey, Tool
 from buddy.safety.git_programs import NAMED_BY_GIT, programs_of_git
+from buddy.safety.git_repository import is_git_folder
 from buddy.safety.paths import Boundary, Located, in_main_tree, is_beneath, locate
 from buddy.safety.shell.result import Analysis
 from buddy.safety.shell.scripts import Scripts
@@ -109,8 +112,19 @@ def _locate_written(boundary: Boundary, path: str) -> Located:
     located = locate(boundary, path)
     if located.protected or not located.inside:
         return located
-    programs = programs_of_git((boundary.root, *boundary.extra), boundary.home)
     real = located.real
+    roots = (boundary.root, *boundary.extra)
+    trees = (*roots, *_repositories_around(real, roots))
+    programs = programs_of_git(trees, boundary.home, within=roots, settings=boundary.git_settings)
     if not any(is_beneath(real, program) or is_beneath(program, real) for program in programs):
         return located
     return msgspec.structs.replace(located, protected=NAMED_BY_GIT)
+
+
+def _repositories_around(path: str, roots: Sequence[str]) -> Iterator[str]:
+    """Yield the working trees, below the workspace's own, that a path lies in."""
+    folder = os.path.dirname(path)
+    while folder not in roots and any(is_beneath(folder, root) for root in roots):
+        if os.path.lexists(os.path.join(folder, ".git")) or is_git_folder(folder):
+            yield folder
+        folder = os.path.dirname(folder)

@@ -56,7 +56,7 @@ def snapshot(boundary: Boundary, known: WorkspaceSurvey, *, contents: bool) -> S
     git = git_data(repositories, (*roots, *repositories))
     pointers = [path for path in repositories if os.path.islink(path) or not os.path.isdir(path)]
     files = (path for folder in git.folders for path in risky_files(folder))
-    run = git_programs(roots, boundary.home)
+    run = git_programs(boundary, repositories)
     names = (*names_at_top(roots), *known.protected, *pointers, *files, *run)
     own = {os.path.join(root, ".buddyx") for root in (*roots, boundary.main)}
     wanted = frozenset(name for name in names if name not in own)
@@ -102,6 +102,7 @@ class Guard:
         self._before = before
         self._boundary = boundary
         self._told: set[str] = set()
+        self._kept: dict[str, str] = {}
 
     def find_changes(self, after: Snapshot, permitted: Sequence[str]) -> tuple[str, ...]:
         """Return the outermost protected paths that are new or different, except permitted ones."""
@@ -177,7 +178,10 @@ class Guard:
                 del self._before.entries[path]
             self._bring_back(path)
         except OSError as error:
-            return f"{shown} was {'changed' if existed else 'created'}, and could not be put back: {error}"
+            old = self._keep_old(path)
+            where = f"; as it was, it is now {self._display_path(old)}" if old else ""
+            did = "changed" if existed else "created"
+            return f"{shown} was {did}, and could not be put back: {error}{where}"
         where = f"; the changed one is now {self._display_path(kept)}" if kept else ""
         if existed:
             return f"{shown} was changed{' and put back' if os.path.lexists(path) else ''}{where}"
@@ -187,54 +191,95 @@ class Guard:
         """Rename without following links on the way: a process the command left running may create some."""
         if not os.path.lexists(path):
             return ""
+        kept = self._place_in_quarantine(path)
+        with self._parent(path) as source, self._parent(kept) as target:
+            os.rename(os.path.basename(path), os.path.basename(kept), src_dir_fd=source, dst_dir_fd=target)
+        return kept
+
+    def _place_in_quarantine(self, path: str) -> str:
         boundary = self._boundary
-        roots = [root for root in (boundary.root, *boundary.extra, boundary.main) if root]
-        root = next((root for root in roots if is_at_or_below(path, root)), "")
+        root = next(iter(self._roots_of(path)), "")
         if not root:
             raise OSError("it lies outside the workspace")
-        top = self._boundary.main if self._boundary.main and root == self._boundary.root else root
+        top = boundary.main if boundary.main and root == boundary.root else root
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}-{os.path.basename(path)}"
-        parent = os.path.relpath(os.path.dirname(path), root)
-        with _folder(root, parent, make=False) as source, _folder(top, QUARANTINE, make=True) as target:
-            os.rename(os.path.basename(path), name, src_dir_fd=source, dst_dir_fd=target)
         return os.path.join(top, QUARANTINE, name)
 
-    def _bring_back(self, top: str) -> None:
-        for path, entry in self._before.entries.items():
-            if not is_at_or_below(path, top):
-                continue
-            if stat.S_ISDIR(entry.mode):
-                os.mkdir(path)
-            elif stat.S_ISLNK(entry.mode):
-                os.symlink(os.fsdecode(entry.content or b""), path)
-            elif entry.content is not None:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with open(descriptor, "wb") as file:
-                    file.write(entry.content)
-            else:
+    def _bring_back(self, top: str, target: str = "") -> None:
+        """Recreate what was at and below a path, there or at `target`."""
+        entries = {path: entry for path, entry in self._before.entries.items() if is_at_or_below(path, top)}
+        for path, entry in entries.items():
+            if entry.content is None and not stat.S_ISDIR(entry.mode):
                 raise OSError(f"{self._display_path(path)} was too big to be kept")
-            if not stat.S_ISLNK(entry.mode):
-                os.chmod(path, stat.S_IMODE(entry.mode))
+            place = (target or top) + path[len(top) :]
+            with self._parent(place) as folder:
+                _make(os.path.basename(place), entry, folder)
+        # Modes last: nothing can be created in a read-only folder.
+        for path, entry in reversed(entries.items()):
+            if stat.S_ISDIR(entry.mode):
+                place = (target or top) + path[len(top) :]
+                with self._parent(place) as parent, _folder(parent, os.path.basename(place)) as folder:
+                    os.fchmod(folder, stat.S_IMODE(entry.mode))
+
+    def _keep_old(self, path: str) -> str:
+        """Recreate the old state of a path in the quarantine, once. Return its place there, or "" when there
+        was nothing or that fails too."""
+        if path in self._before.entries and path not in self._kept:
+            try:
+                kept = self._place_in_quarantine(path)
+                self._bring_back(path, kept)
+            except OSError:
+                return ""
+            self._kept[path] = kept
+        return self._kept.get(path, "")
+
+    @contextlib.contextmanager
+    def _parent(self, path: str) -> Generator[int]:
+        """Open the parent folder of a path and yield its descriptor. Missing folders are created. No step
+        from the workspace's outermost folder, which commands cannot replace, follows a link."""
+        root = min(self._roots_of(path), key=len, default="")
+        if not root:
+            raise OSError("it lies outside the workspace")
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, descriptor)
+            for name in os.path.relpath(os.path.dirname(path), root).split("/"):
+                if name != ".":
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=descriptor)
+                    descriptor = stack.enter_context(_folder(descriptor, name))
+            yield descriptor
+
+    def _roots_of(self, path: str) -> Iterator[str]:
+        """Yield the folders of the workspace that a path lies in."""
+        boundary = self._boundary
+        roots = (boundary.root, *boundary.extra, boundary.main)
+        return (root for root in roots if root and is_at_or_below(path, root))
 
     def _display_path(self, path: str) -> str:
         inside = is_at_or_below(path, self._boundary.root)
         return visible(os.path.relpath(path, self._boundary.root) if inside else path)
 
 
+def _make(name: str, entry: GuardedEntry, folder: int) -> None:
+    """Create a file, link or empty folder in a folder; fail when the name is taken."""
+    if stat.S_ISDIR(entry.mode):
+        os.mkdir(name, 0o700, dir_fd=folder)
+    elif stat.S_ISLNK(entry.mode):
+        os.symlink(os.fsdecode(entry.content or b""), name, dir_fd=folder)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(entry.content or b"")
+            os.fchmod(file.fileno(), stat.S_IMODE(entry.mode))
+
+
 @contextlib.contextmanager
-def _folder(root: str, path: str, *, make: bool) -> Generator[int]:
-    """Return the descriptor of a folder below a root, opening each step as a folder and never a link."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+def _folder(parent: int, name: str) -> Generator[int]:
+    """Open a folder that is no link and yield its descriptor."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=parent)
     try:
-        for name in path.split("/"):
-            if name == ".":
-                continue
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=descriptor)
-            following = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = following
         yield descriptor
     finally:
         os.close(descriptor)

@@ -213,7 +213,7 @@ def profile_for(
     unseen = (path for path in known.unseen if not any(is_at_or_below(path, place) for place in opened))
     protected = (
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected, *unseen)),
-        *git_programs(roots, boundary.home),
+        *git_programs(boundary, repositories),
         *_inside_git(repositories, open_places),
         *_at_home(boundary, open_places),
         *map(os.path.realpath, closed),
@@ -327,12 +327,15 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def git_programs(roots: Sequence[str], home: str) -> Iterator[str]:
-    """Yield the files and folders of the workspace that git runs, except those of installed packages, which
-    their package manager writes."""
-    return (
-        path for path in programs_of_git(roots, home) if os.path.lexists(path) and not is_in_package(path)
+def git_programs(boundary: Boundary, repositories: Sequence[str]) -> Iterator[str]:
+    """Yield the files and folders of the workspace that git runs in one of its repositories, except those of
+    installed packages, which their package manager writes."""
+    roots = (boundary.root, *boundary.extra)
+    inner = (os.path.dirname(path) if os.path.basename(path) == ".git" else path for path in repositories)
+    found = programs_of_git(
+        dict.fromkeys((*roots, *inner)), boundary.home, within=roots, settings=boundary.git_settings
     )
+    return (path for path in found if os.path.lexists(path) and not is_in_package(path))
 
 
 def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[str]:

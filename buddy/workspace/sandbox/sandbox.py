@@ -237,28 +237,24 @@ class Sandbox:
         if guarded != looked_at or not surveyor.took_s:
             surveyor.look()  # a place opened for this command only: its folders are cached from the search
         profile = self._profile(confinement, guarded, surveyor.survey)
-        holder = self._admit(tag.text, confinement) if profile.network else None
-        extra = {
-            **self._caches(),
-            "TMPDIR": self._scratch_inside(),
-            **(holder.environment() if holder else {}),
-        }
-        wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile, tag.text)
-
-        watch, watched = self._watch, None
-        with on_failure(_close, descriptors):
-            self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
-            if confinement.kind != "read-only":
-                watched = watch.begin(guarded, surveyor, contents=self.status.level == 2)
-
-        def release() -> None:
-            if watched is not None:
-                watch.end(watched)
-            _close(descriptors)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._status_file(tag.text))
-            if self._proxy is not None:
-                self._proxy.dismiss(tag.text)
+        watch = self._watch
+        with contextlib.ExitStack() as stack:
+            holder = self._admit(tag.text, confinement) if profile.network else None
+            stack.callback(self._dismiss, tag.text)
+            extra = {
+                **self._caches(),
+                "TMPDIR": self._scratch_inside(),
+                **(holder.environment() if holder else {}),
+            }
+            wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile, tag.text)
+            stack.callback(_close, descriptors)
+            watched = None
+            with on_failure(self._tether.untie, tag.number, 0):
+                self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
+                if confinement.kind != "read-only":
+                    watched = watch.begin(guarded, surveyor, contents=self.status.level == 2)
+                    stack.callback(watch.end, watched)
+            release = stack.pop_all().close
 
         return Confined(
             wrapped,
@@ -289,6 +285,12 @@ class Sandbox:
 
     def _admit(self, name: str, confinement: Confinement) -> Pass | None:
         return self._proxy.admit(name, confinement.hosts) if self._proxy is not None else None
+
+    def _dismiss(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._status_file(name))
+        if self._proxy is not None:
+            self._proxy.dismiss(name)
 
     def _wrap(self, launch: Launch, profile: SandboxProfile, name: str) -> tuple[Launch, tuple[int, ...]]:
         probed = self._probed

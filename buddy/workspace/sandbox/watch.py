@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from buddy.agent.cancel import on_failure
 from buddy.safety.paths import Boundary, walk_tree
 from buddy.workspace.sandbox.git_data import REBASE, GitData
 from buddy.workspace.sandbox.guard import Guard, GuardedEntry, Snapshot, snapshot
@@ -85,7 +86,8 @@ class CommandWatch:
 
         before = snapshot(boundary, surveyor.survey, contents=contents)
         record = HeldRecord(self._records, boundary, before)
-        self._tether.tie_record(record.name)
+        with on_failure(record.drop):
+            self._tether.tie_record(record.name)
         command = WatchedCommand(Guard(boundary, before), look, self._rules().unconfined_calls, record)
         self._watched.append(command)
         self._keep_spare()
@@ -183,16 +185,21 @@ class HeldRecord:
         self._path = os.path.join(folder, self.name)
         unfinished = os.path.join(folder, f".{self.name}")  # hidden until it is locked
         self._descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        with open(self._descriptor, "wb", closefd=False) as file:
-            file.write(_encode_snapshot(boundary, before))
-        os.rename(unfinished, self._path)
+        with on_failure(os.close, self._descriptor), on_failure(_remove, unfinished):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            with open(self._descriptor, "wb", closefd=False) as file:
+                file.write(_encode_snapshot(boundary, before))
+            os.rename(unfinished, self._path)
 
     def drop(self) -> None:
         """Delete the record: the command was checked."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        _remove(self._path)
         os.close(self._descriptor)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _encode_snapshot(boundary: Boundary, before: Snapshot) -> bytes:
@@ -231,9 +238,8 @@ def _judge_record(path: str) -> Iterator[str]:
                 yield from _judge(record, _end_of(path))
             except (OSError, ValueError) as error:  # no file there may stop a start
                 yield f"what a command left behind could not be looked at: {error}"
-        for one in (path, path + ENDED):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(one)
+        _remove(path)
+        _remove(path + ENDED)
 
 
 def _judge(record: _EncodedSnapshot, end: float) -> tuple[str, ...]:

@@ -374,7 +374,7 @@ def test_a_name_that_is_plain_never_looks_secret(name: str) -> None:
     ],
 )
 def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
-    assert protected_reason(f"/work/{name}", ProtectedPlaces("/home/u", workspace=("/work",)))
+    assert protected_reason(f"/project/{name}", ProtectedPlaces("/home/u", workspace=("/project",)))
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
     ["cargo.toml", "npmrc", "run", "mise", "code-workspace", "helix/x", "docs/lefthook.md", "tool-versions"],
 )
 def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
-    assert protected_reason(f"/work/{name}", ProtectedPlaces("/home/u", workspace=("/work",))) == ""
+    assert protected_reason(f"/project/{name}", ProtectedPlaces("/home/u", workspace=("/project",))) == ""
 
 
 @pytest.mark.parametrize(
@@ -404,14 +404,14 @@ def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
     ],
 )
 def test_RU_L3_names_that_ntfs_takes_for_protected_ones_are_protected(path: str) -> None:
-    assert protected_reason(f"/work/{path}", ProtectedPlaces("/home/u"))
+    assert protected_reason(f"/project/{path}", ProtectedPlaces("/home/u"))
 
 
 @pytest.mark.parametrize("path", ["a~1", "src/main.py:12", "notes:x", "git~x", "legit~1", "x~12/y"])
 def test_RU_L3_ordinary_names_with_those_signs_are_not(path: str) -> None:
-    assert not protected_reason(f"/work/{path}", ProtectedPlaces("/home/u"))
+    assert not protected_reason(f"/project/{path}", ProtectedPlaces("/home/u"))
 
 
 @pytest.mark.parametrize("path", ["SSH~1/id", ".ssh::$INDEX_ALLOCATION/x", ".netrc::$DATA", "NETRC~1"])
 def test_RU_L3_secrets_by_their_ntfs_names_are_secret(path: str) -> None:
-    assert secret_reason(f"/work/{path}", ProtectedPlaces("/home/u"))
+    assert secret_reason(f"/project/{path}", ProtectedPlaces("/home/u"))

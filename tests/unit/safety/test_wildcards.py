@@ -43,6 +43,39 @@ def test_a_bounded_expression_matches_what_the_plain_one_does(
         assert bool(bounded.fullmatch(text)) is bool(plain.fullmatch(text)), (pieces, text)
 
 
+@settings(max_examples=600, deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from(["a", "b", "[^/]", "/", STAR, FOLDERS]), max_size=7),
+    texts=st.lists(st.text("ab/", max_size=9), min_size=1, max_size=30),
+)
+def test_an_expression_is_right_or_refused(pieces: list[str], texts: list[str]) -> None:
+    try:
+        bounded = re.compile(wildcard(pieces, "[^/]"), re.DOTALL)
+    except ValueError:
+        assert FOLDERS in pieces
+        return
+    plain = re.compile("".join(NAIVE.get(piece, piece) for piece in pieces), re.DOTALL)
+
+    for text in texts:
+        assert bool(bounded.fullmatch(text)) is bool(plain.fullmatch(text)), (pieces, text)
+
+
+@pytest.mark.parametrize("pieces", [["a", STAR, FOLDERS, "b"], [FOLDERS, "b", FOLDERS, "c"], [STAR, FOLDERS]])
+def test_folders_behind_an_open_end_are_refused(pieces: list[str]) -> None:
+    with pytest.raises(ValueError, match="FOLDERS"):
+        wildcard(pieces, "[^/]")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a**b**/c", "***/a", "a***/b/**/c", "**/**/a", "a*/**", "?**/x", "**a**/"]
+)
+def test_every_rule_and_ignore_pattern_places_folders_well(pattern: str) -> None:
+    rule = parse_rule(pattern.encode())
+    assert rule is not None
+    by_edit_rule(pattern)("x")
+    glob_matcher(pattern)("x")
+
+
 Ask = Callable[[str], object]
 
 

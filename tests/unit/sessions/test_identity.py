@@ -14,7 +14,7 @@ from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.identity import KEY_BYTES, Signer, load_signer
 from buddy.sessions.records import VERSION, GrantChanged, SessionHeader
 
-HEADER = SessionHeader(VERSION, "aaaa-bbbb-cccc-dddd", 5.0, "/work", "")
+HEADER = SessionHeader(VERSION, "aaaa-bbbb-cccc-dddd", 5.0, "/project", "")
 
 
 def test_the_key_is_made_once_and_private(tmp_path: Path):
