@@ -27,15 +27,16 @@ NAMED_TASKS = 3
 """Number of running tasks and commands that are named when the user leaves."""
 
 
-def ask_before_leaving(running: Sequence[str], key: str) -> str:
-    """Return the question before leaving while something runs; `key` is what to press or type again."""
+def ask_before_leaving(running: Sequence[str], key: str, within_s: float = CONFIRM_S) -> str:
+    """Return the question before leaving while something runs; `key` is what to press or type again in
+    time."""
     listed = list(running)
     if len(listed) > NAMED_TASKS:
         listed[NAMED_TASKS:] = [f"{len(listed) - NAMED_TASKS} more"]
     *others, last = listed
     names = f"{', '.join(others)} and {last}" if others else last
-    ends = "are running. {} again ends them" if others else "is running. {} again ends it"
-    return f"{names[0].upper()}{names[1:]} {ends.format(key)} and exits."
+    ends = "are running. {} again {} ends them" if others else "is running. {} again {} ends it"
+    return f"{names[0].upper()}{names[1:]} {ends.format(key, f'within {within_s:.0f} s')} and exits."
 
 
 @contextlib.contextmanager

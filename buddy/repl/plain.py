@@ -438,7 +438,9 @@ class LineRepl:
         else:
             self._interrupted_at = now
             running = self.state.running_names()
-            self._say((ask_before_leaving(running, "Ctrl+C") if running else "Ctrl+C again exits") + "\n")
+            self._say(
+                (ask_before_leaving(running, "Ctrl+C", TWICE_S) if running else "Ctrl+C again exits") + "\n"
+            )
 
     def _end_of_input(self) -> None:
         """Handle Ctrl+D. A terminal continues after it; other input ends again at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 from collections.abc import Sequence
 
 from buddy.repl.commands.registry import (
@@ -18,6 +19,7 @@ from buddy.repl.context import Context
 from buddy.repl.input.keys import KEY_HELP
 from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import Block, NoteBlock, PlainText, TableBlock
+from buddy.safety.sanitise import visible
 
 FIRST_WORDS = (
     "Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it."
@@ -63,6 +65,7 @@ def explain(commands: Commands, word: str) -> Sequence[Block]:
     from buddy.extend.manual import (  # imported here: few sessions read the manual
         NoSuchTopicError,
         find_topic,
+        topics,
     )
 
     name = word.removeprefix("/")
@@ -74,7 +77,14 @@ def explain(commands: Commands, word: str) -> Sequence[Block]:
     try:
         entry = commands.find(name)
     except CommandError as error:
-        raise CommandError(f"{error}; /help topics lists the pages of the manual") from error
+        if any(other.startswith(name) for other in commands.names()):
+            raise  # an ambiguous beginning
+        near = difflib.get_close_matches(name, (*commands.names(), *(topic.name for topic in topics())), n=1)
+        hint = f"; did you mean /help {near[0]}?" if near else "."
+        raise CommandError(
+            f"there is no command and no page of the manual called {visible(word)!r}{hint} "
+            "/help lists the commands, /help topics the pages"
+        ) from error
     also = f"\nalso: {', '.join('/' + alias for alias in entry.aliases)}" if entry.aliases else ""
     command_ = PlainText(f"{entry.line()}\n  {entry.help}{also}")
     return (command_, NoteBlock("hint", f"/help {find_topic(entry.name).name} says more"))

@@ -278,7 +278,9 @@ class Actions:
         else:
             self._interrupted_at = now
             running = self._state.running_names()
-            self._stage.hint(ask_before_leaving(running, "Ctrl+C") if running else "Ctrl+C again exits")
+            self._stage.hint(
+                ask_before_leaving(running, "Ctrl+C", TWICE_S) if running else "Ctrl+C again exits"
+            )
 
     def leave(self, key: str) -> None:
         """Leave; while something runs, ask first. `key` is what the person pressed or typed."""

@@ -67,7 +67,7 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
             await said(
                 terminal,
                 "\x04",
-                "Task 2 (stream 1) and task 3 (stream 2) are running. Ctrl+D again ends them",
+                "Task 2 (stream 1) and task 3 (stream 2) are running. Ctrl+D again within 10 s ends them",
             )
             await asyncio.sleep(0.2)
             terminal.keys("\x04")

@@ -78,7 +78,8 @@ async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
         shown = await desk.said("/help", "Type what you want and press Enter", "/quit")
         assert len(shown.split("\n")[1]) > 20
         assert "also: /h, /?" in await desk.said("/help help", "also:")
-        await desk.said("/help zzz", "there is no /zzz; /help lists them; /help topics lists the pages")
+        await desk.said("/help zzz", "there is no command and no page of the manual called")
+        await desk.said("/help permision", "did you mean /help permissions?")
         await desk.said("/keys", "Shift+Tab")
 
 

@@ -68,7 +68,7 @@ def test_finished_text_is_in_the_native_scrollback_in_order(window: Callable[[st
     tmux = window("stream", 80, 20)
     tmux.until(lambda: any("word400 " in line for line in tmux.screen()))
     tmux("send-keys", "C-d")
-    tmux.until(lambda: any("again ends" in line for line in tmux.screen()))
+    tmux.until(lambda: any("again within 10 s ends" in line for line in tmux.screen()))
     tmux("send-keys", "C-d")
     tmux.until(lambda: "back" in tmux.screen())
     words = " ".join(line for line in tmux.screen(past=True) if line.startswith("word")).split()

@@ -303,18 +303,18 @@ def test_REL_058_a_storm_of_sizes_leaves_a_whole_screen(
 @pytest.mark.parametrize(
     ("running", "question"),
     [
-        (["task 1"], "Task 1 is running. Ctrl+D again ends it and exits."),
+        (["task 1"], "Task 1 is running. Ctrl+D again within 10 s ends it and exits."),
         (
             [running_name("task 2", "write\ntests")],
-            "Task 2 (write tests) is running. Ctrl+D again ends it and exits.",
+            "Task 2 (write tests) is running. Ctrl+D again within 10 s ends it and exits.",
         ),
         (
             ["task 2 (a)", "job 1 (b)"],
-            "Task 2 (a) and job 1 (b) are running. Ctrl+D again ends them and exits.",
+            "Task 2 (a) and job 1 (b) are running. Ctrl+D again within 10 s ends them and exits.",
         ),
         (
             [*(f"task {n}" for n in (1, 2, 3)), "job 1 (d)", "! make"],
-            "Task 1, task 2, task 3 and 2 more are running. Ctrl+D again ends them and exits.",
+            "Task 1, task 2, task 3 and 2 more are running. Ctrl+D again within 10 s ends them and exits.",
         ),
     ],
 )

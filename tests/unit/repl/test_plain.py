@@ -259,7 +259,7 @@ async def test_the_end_of_the_input_asks_while_tasks_run() -> None:
     await pipes.until(lambda: bool(pipes.repl.state.running()))
     os.close(pipes.to_us)  # a pipe ends for good: the second end comes at once
     assert await running == "left"
-    await pipes.until(lambda: b"is running. Ctrl+D again ends it and exits." in pipes.text)
+    await pipes.until(lambda: b"is running. Ctrl+D again within 10 s ends it and exits." in pipes.text)
     pipes.close()
 
 
