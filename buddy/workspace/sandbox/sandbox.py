@@ -25,6 +25,7 @@ from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder, is_filter_allowed
 from buddy.workspace.sandbox.blocked import find_blocked
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
+from buddy.workspace.sandbox.home_secrets import HomeSecrets
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
 from buddy.workspace.sandbox.network import SandboxNetwork, find_ports, open_network
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
@@ -155,6 +156,7 @@ class Sandbox:
         self._recorder: Recorder | None = None
         self._tether = Tether(records)
         self._surveyors: dict[tuple[str, ...], Surveyor] = {}
+        self._secrets: dict[str, HomeSecrets] = {}
         self._watch = CommandWatch(rules, records, self._tether)
         self._ready: asyncio.Task[SandboxStatus] | None = None
 
@@ -211,6 +213,11 @@ class Sandbox:
         age_s = time.monotonic() - surveyor.walked_at
         if self.status.is_working and (surveyor.took_s <= QUICK_WALK_S or age_s > SURVEY_LASTS_S):
             await asyncio.to_thread(surveyor.look)
+        if self.status.is_working:
+            await self._home_secrets(boundary.home).renew()
+
+    def _home_secrets(self, home: str) -> HomeSecrets:
+        return self._secrets.setdefault(home, HomeSecrets(home))
 
     def _surveyor(self, boundary: Boundary) -> Surveyor:
         roots = (boundary.root, *boundary.extra)
@@ -272,12 +279,17 @@ class Sandbox:
     def _profile(self, confinement: Confinement, guarded: Boundary, known: WorkspaceSurvey) -> SandboxProfile:
         rules = self._rules()
         roots = (guarded.root, *guarded.extra)
+        writable = (*rules.writable, *confinement.writable, self._cache_folder())
         return profile_for(
             confinement.kind,
             guarded,
             known,
-            writable=(*rules.writable, *confinement.writable, self._cache_folder()),
-            hidden=(*rules.hidden, *(open_sockets(roots) if self.status.level == 3 else ())),
+            writable=writable,
+            hidden=(
+                *rules.hidden,
+                *self._home_secrets(guarded.home).outside((*guarded.trees, *writable)),
+                *(open_sockets(roots) if self.status.level == 3 else ()),
+            ),
             scratch=os.path.join(self._folder, "tmp"),
             network=self._proxy is not None,
             closed=confinement.closed,
