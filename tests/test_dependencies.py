@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 PROJECT = tomllib.loads(TEXT)["project"]
-NOT_OURS_TO_IMPORT = {"mcp"}
-"""What litellm needs for calls with tools, and `buddy/extend` later."""
+NOT_OURS_TO_IMPORT: set[str] = set()
+"""Packages that only others import."""
 
 
 def _named(requirements: list[str]) -> set[str]:

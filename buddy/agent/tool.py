@@ -110,7 +110,8 @@ class Tool(msgspec.Struct, frozen=True):
     is the risk where a working sandbox contains the call (None: the same); `confined`: what it runs goes into
     the sandbox; `subject` names what a call is about where the first text of its arguments does not;
     `keeps_undo`: it saves what it replaces before it does, so that nobody looks at the whole tree for it;
-    `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test run of the receipt."""
+    `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test run of the receipt;
+    `decoder` reads its arguments where `parameters` was not made from a record (a server's schema)."""
 
     name: str
     description: str
@@ -132,6 +133,7 @@ class Tool(msgspec.Struct, frozen=True):
     keeps_undo: bool = False
     runs_tests: bool = False
     function: Callable[..., Any] | None = None
+    decoder: Callable[[str], msgspec.Struct] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the declared function directly, as if it had not been decorated."""
@@ -145,6 +147,8 @@ class Tool(msgspec.Struct, frozen=True):
 
     def decode(self, text: str) -> msgspec.Struct:
         """Validate arguments written by a model. Raises `ArgumentsError` that names what was expected."""
+        if self.decoder is not None:
+            return self.decoder(text)
         return decode_arguments(text, self.arguments, self.argument_aliases)
 
 

@@ -119,11 +119,7 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
         loaded = msgspec.structs.replace(
             loaded, settings=msgspec.structs.replace(loaded.settings, agent=agent)
         )
-    servers = ", ".join(sorted(loaded.settings.mcp_servers))
-    if not servers:
-        return loaded
-    note = f"[mcp_servers] {servers}: this version connects to no MCP server; their tools are missing"
-    return msgspec.structs.replace(loaded, warnings=(*loaded.warnings, note))
+    return loaded
 
 
 def read_saved_keys(where: Directories) -> Container[str]:

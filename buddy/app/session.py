@@ -13,12 +13,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, DayBudget
+from buddy.agent.events import Notice
 from buddy.agent.host import Limits, ReplyQuota
 from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
 from buddy.app.extensions import Extensions
 from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
 from buddy.app.leftovers import JobReporter, report_leftovers
+from buddy.app.mcp import ServerServices, SessionServers, open_servers
 from buddy.app.options import Options
 from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
@@ -113,6 +115,7 @@ class Session:
         self.sandbox = RunSandbox(launch, settings, self.policy, self.approved)
         self.children = _children(self)
         self.extensions = _extensions(self)
+        self.mcp: SessionServers | None = None
         self.job_news = JobReporter(journal.writer)
         self.jobs = Jobs(self.children, self.job_news.record)
         self.board = TaskBoard(_board_parts(self))
@@ -186,6 +189,7 @@ async def open_session(
         board = await stack.enter_async_context(session.board)
         session.job_news.tell = board.hub.emit
         stack.callback(session.job_news.stop)
+        session.mcp = await open_servers(stack, _server_services(session))
         if journal.loaded.tasks:
             board.restore(journal.loaded.tasks, journal.loaded.state.focus)
             places = await restore_worktrees(board)
@@ -194,6 +198,7 @@ async def open_session(
         notes = [launch.trust_note, *loaded.warnings, *session.rules.errors, *session.instructions.notes]
         notes += [*places, *repairs, *plugin_problems, *journal.loaded.problems]
         leftovers = await report_leftovers(journal, board) if reference else ()
+        notes += session.mcp.notes() if session.mcp is not None else ()
         notes.append(session.undo.unused_notice() if reference else "")
         if loaded.first_model:
             try:
@@ -218,6 +223,24 @@ def _extensions(session: Session) -> Extensions:
         }
 
     return Extensions(session.launch, session.settings, session.tools, runner=runner, common=common)
+
+
+def _server_services(session: Session) -> ServerServices:
+    def tell(text: str) -> None:
+        session.board.hub.emit(session.board.focus, Notice("info", text))
+
+    return ServerServices(
+        launch=session.launch,
+        settings=session.settings,
+        options=session.options,
+        models=session.models,
+        tools=session.tools,
+        children=session.children,
+        sandbox=session.sandbox.handle,
+        questions=session.questions,
+        folder=os.path.join(session.journal.directory, "output"),
+        tell=tell,
+    )
 
 
 def _children(session: Session) -> ChildProcesses:

@@ -48,6 +48,8 @@ from buddy.tasks.task import Task
 from buddy.tools.builtin import offered
 
 MAX_STDIN_CHARS = 1_000_000
+SERVERS_WAIT_S = 10.0
+"""How long a run waits for MCP servers before it begins without the slow ones."""
 NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
@@ -127,6 +129,9 @@ async def _run(
         for note in session.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         task_id = session.board.focus
+        if session.mcp is not None:  # there is one turn, and its tools are those of its beginning
+            session.mcp.begin()
+            await session.mcp.settled(SERVERS_WAIT_S)
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
         expanded = await expand_line(session, task_id, prompt) if prompt else NOTHING

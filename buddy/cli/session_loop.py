@@ -193,6 +193,8 @@ async def _begin(
 async def _prepare(session: Session, front: Front) -> None:
     """Prepare what the first prompt will need while the user types it."""
     await asyncio.sleep(PREPARE_AFTER_S)
+    if session.mcp is not None:
+        session.mcp.begin()
     await session.sandbox.handle.ready()
     front.screen.touch()
     await session.models.prepare(session.board.task(session.board.focus).model, offers_models=True)

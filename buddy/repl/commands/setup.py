@@ -10,7 +10,7 @@ import msgspec
 
 from buddy.config.settings import Settings
 from buddy.extend.system_prompt import read_template, render_template
-from buddy.repl.commands.registry import CommandError, SlashCommand, command
+from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText
 
@@ -118,16 +118,3 @@ async def logout(context: Context, argument: str) -> None:
     """Show where keys are stored"""
     sentence = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
     context.screen.print(NoteBlock("info", f"{sentence}; buddy doctor shows what is used"))
-
-
-def _missing(name: str, what: str, instead: str) -> SlashCommand:
-    """Declare a command of other programs that explains what this version offers instead."""
-
-    async def absent(context: Context, argument: str) -> None:
-        raise CommandError(f"{what} are not in this version; {instead}")
-
-    absent.__doc__ = f"({what}: not in this version)"
-    return command(family="setup", name=name, only_explains=True)(absent)
-
-
-mcp = _missing("mcp", "MCP servers", "/tools lists the tools")

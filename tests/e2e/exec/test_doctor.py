@@ -51,19 +51,13 @@ async def test_no_model_is_bad(tmp_path: Path) -> None:
     assert "BAD   model: no model is chosen" in ran.out
 
 
-async def test_mcp_servers_that_are_configured_are_said_not_to_be_connected(tmp_path: Path) -> None:
-    servers = {"mcp_servers": {"docs": {"command": "docs-server"}, "a": {"command": "b"}}}
-    desk = Desk(tmp_path, "http://127.0.0.1:9", settings=servers)
-    told = "[mcp_servers] a, docs: this version connects to no MCP server; their tools are missing"
-    assert f"note  {told}\n" in (await desk.run("doctor")).out
-
-
-async def test_a_start_says_the_same_in_one_line(tmp_path: Path) -> None:
+async def test_a_start_names_an_mcp_server_that_cannot_be_used(tmp_path: Path) -> None:
     async with FakeLLM([reply("Hello")]) as server:
         ran = await Desk(tmp_path, server.url, settings={"mcp_servers": {"docs": {}}}).run("exec", "hi")
     assert (ran.code, ran.out) == (0, "Hello\n")
     assert ran.told() == [
-        "[mcp_servers] docs: this version connects to no MCP server; their tools are missing"
+        "[mcp_servers] of buddy.toml: MCP server docs: expected command (a program) or url (an address), "
+        "found neither"
     ]
 
 

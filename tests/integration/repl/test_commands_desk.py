@@ -384,8 +384,7 @@ async def test_how_it_is_set_up(tmp_path: Path) -> None:
         await desk.said("/logout", "credentials.json")
         for name in ("skills", "agents", "hooks", "commands"):
             await desk.said(f"/{name}", "they are looked for in:")
-        for name in ("mcp",):
-            await desk.said(f"/{name}", "not in this version")
+        await desk.said("/mcp", "no MCP server is defined")
         await desk.said("/init the tests", "I write it.")
         assert "AGENTS.md" in desk.server.requests[0].last_user_text
         assert "Pay special attention to: the tests" in desk.server.requests[0].last_user_text

@@ -131,4 +131,4 @@ async def test_RU_A7_all_commands_are_a_word_away(tmp_path: Path) -> None:
     async with sitting(tmp_path, []) as desk:
         shown = await desk.said("/help all", "/redraw", "/worktree", "/quit")
         left_out = {one.name for one in builtin_commands().all() if f"/{one.name}" not in shown}
-        assert left_out == {"mcp"}
+        assert left_out == set()

@@ -1,0 +1,209 @@
+"""The MCP servers of a session, opened only where one is defined."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+import msgspec
+
+from buddy.agent.tool import Tool, ToolRegistry
+from buddy.app.launch import LaunchContext
+from buddy.app.options import Options
+from buddy.app.providers import Models
+from buddy.config.settings import Settings
+from buddy.extend.mcp.definitions import ServerDefinition
+from buddy.extend.mcp.sources import Sources
+from buddy.safety.secrets.redact import redact
+from buddy.tools.ask_user import Questions
+from buddy.workspace.processes.pool import ChildProcesses
+from buddy.workspace.sandbox.handle import SandboxHandle
+
+
+class ServerStderr(Protocol):
+    """Interface of `buddy.extend.mcp.stdio.StderrTail`."""
+
+    def text(self) -> str:
+        """Return the end of stderr, not yet fit for a terminal."""
+        ...
+
+
+class SessionServer(Protocol):
+    """Interface of `buddy.extend.mcp.server.McpServer`."""
+
+    @property
+    def name(self) -> str:
+        """Return the server's name."""
+        ...
+
+    @property
+    def definition(self) -> ServerDefinition:
+        """Return the definition it runs by."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """Return the state's name."""
+        ...
+
+    @property
+    def state_words(self) -> str:
+        """Return the state as a person reads it."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Return why it is in this state, "" where that needs no words."""
+        ...
+
+    @property
+    def stderr(self) -> ServerStderr:
+        """Return the end of its stderr."""
+        ...
+
+    def reconnect(self) -> None:
+        """Connect anew, now."""
+        ...
+
+
+class WithheldTool(Protocol):
+    """Interface of `buddy.extend.mcp.servers.Withheld`."""
+
+    @property
+    def tool(self) -> str:
+        """Return the tool's name."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Return why it is not offered."""
+        ...
+
+
+class SessionServers(Protocol):
+    """Interface of `buddy.extend.mcp.servers.McpServers`, which is loaded only where a server is defined."""
+
+    @property
+    def servers(self) -> Mapping[str, SessionServer]:
+        """Return the servers by name."""
+        ...
+
+    @property
+    def hidden(self) -> tuple[ServerDefinition, ...]:
+        """Return the definitions that one of the same name hides."""
+        ...
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return a sentence for each definition that cannot be used."""
+        ...
+
+    @property
+    def withheld(self) -> Mapping[str, tuple[WithheldTool, ...]]:
+        """Return the tools that are not offered, by server."""
+        ...
+
+    def begin(self) -> None:
+        """Connect every server that may run, in the background."""
+        ...
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until no server is about to connect for the first time, or until the time is over."""
+        ...
+
+    def notes(self) -> tuple[str, ...]:
+        """Return notes for the person about servers that are not started."""
+        ...
+
+    def tools_of(self, name: str) -> tuple[Tool, ...]:
+        """Return the tools of a server that models are offered."""
+        ...
+
+    async def trust(self, name: str) -> str:
+        """Approve a server; return "" or why that is not remembered."""
+        ...
+
+    async def distrust(self, name: str) -> str:
+        """End a server and never start it; return "" or why that is not remembered."""
+        ...
+
+
+class ServerServices(msgspec.Struct, frozen=True):
+    """The parts of a session that its servers use. `folder` holds long results; `tell` says a sentence to the
+    person."""
+
+    launch: LaunchContext
+    settings: Settings
+    options: Options
+    models: Models
+    tools: ToolRegistry
+    children: ChildProcesses
+    sandbox: SandboxHandle
+    questions: Questions
+    folder: str
+    tell: Callable[[str], None]
+
+
+async def open_servers(stack: AsyncExitStack, session: ServerServices) -> SessionServers | None:
+    """Find the servers of a session, None where none is defined. They are not connected before `begin`; all
+    have ended when the stack is left."""
+    launch = session.launch
+    root = launch.boundary.root
+    sources = Sources(root, launch.where.config, session.settings.mcp_servers)
+    if not sources.is_any():
+        return None
+    from buddy.extend.mcp.approvals import ServerApprovals  # these where a server is defined
+    from buddy.extend.mcp.launching import LaunchParts
+    from buddy.extend.mcp.library import McpLibrary
+    from buddy.extend.mcp.results import ResultMaker
+    from buddy.extend.mcp.server import ServerParts
+    from buddy.extend.mcp.servers import McpParts, McpServers
+    from buddy.workspace.processes.child import Child
+    from buddy.workspace.sandbox.tether import Tether
+
+    tether = Tether(os.path.join(launch.where.state, "sandbox"))
+
+    def tie(child: Child) -> None:
+        tether.tie(child.tree.tag.number)
+        tether.tie_group(child.pid)
+
+    stack.push_async_callback(asyncio.to_thread, tether.close)
+    parts = McpParts(
+        sources=sources,
+        registry=session.tools,
+        off=frozenset(session.settings.tools.disabled),
+        launch=LaunchParts(
+            children=session.children,
+            sandbox=session.sandbox,
+            sandbox_level=session.settings.sandbox.level,
+            boundary=launch.boundary,
+            trusted=launch.trusted,
+            own_folder=os.path.join(launch.where.cache, "mcp"),
+            environment=launch.environment,
+            tie=tie,
+        ),
+        server=ServerParts(
+            library=McpLibrary(),
+            questions=session.questions,
+            results=ResultMaker(
+                session.folder,
+                lambda text: redact(text, session.models.keys()),
+                lambda: os.urandom(6).hex(),
+            ),
+            roots=lambda: (root, *launch.boundary.extra),
+            now=time.monotonic,
+            sleep=asyncio.sleep,
+        ),
+        approvals=ServerApprovals(launch.where.state, root),
+        environment=launch.environment,
+        forbidden=frozenset(session.models.key_names),
+        trust_all=session.options.trust,
+        tell=session.tell,
+    )
+    servers = await stack.enter_async_context(McpServers(parts))
+    await servers.find()
+    return servers

@@ -1,0 +1,1 @@
+"""MCP servers: their definitions, connections, tools, resources and prompts."""

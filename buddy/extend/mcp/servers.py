@@ -1,0 +1,364 @@
+"""The MCP servers of a session: found, approved, connected, and their tools in the session's registry.
+
+Nothing waits for a server. Its tools come and go between turns: a running turn keeps the list it began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from buddy.agent.tool import Tool, ToolRegistry
+from buddy.extend.mcp.approvals import ServerApprovals
+from buddy.extend.mcp.channel import Channel, ChannelClosed, ChannelFactory
+from buddy.extend.mcp.definitions import (
+    DefinitionError,
+    ServerDefinition,
+    definition_digest,
+    expand_variables,
+)
+from buddy.extend.mcp.launching import LaunchParts, running_server
+from buddy.extend.mcp.names import server_part, tool_names
+from buddy.extend.mcp.records import ToolInfo
+from buddy.extend.mcp.server import McpServer, ServerParts
+from buddy.extend.mcp.sources import FoundServers, Sources, find_servers
+from buddy.extend.mcp.stdio import StderrTail
+from buddy.extend.mcp.tools import UnusableTool, make_tool
+from buddy.safety.sanitise import one_line, visible
+
+ANNOUNCE_AFTER_S = 0.3
+"""Servers that connect at about the same time are announced in one line."""
+
+
+class McpParts(msgspec.Struct, frozen=True):
+    """Everything the servers of a session need. `forbidden`: variables with keys of the person's providers;
+    `trust_all`: the folder's servers are trusted for this run; `off`: tool names the person switched off;
+    `channels`: servers that the embedding program provides, by name; `tell` says a sentence to the person."""
+
+    sources: Sources
+    registry: ToolRegistry
+    off: frozenset[str]
+    launch: LaunchParts
+    server: ServerParts
+    approvals: ServerApprovals
+    environment: Mapping[str, str]
+    forbidden: frozenset[str]
+    trust_all: bool
+    tell: Callable[[str], None]
+    channels: Mapping[str, ChannelFactory] = {}
+
+
+class Withheld(msgspec.Struct, frozen=True):
+    """A tool that is not offered, and why."""
+
+    tool: str
+    reason: str
+
+
+class McpServers:
+    """The servers by name. Used as `async with`; `begin` connects them."""
+
+    def __init__(self, parts: McpParts) -> None:
+        self._parts = parts
+        self.servers: dict[str, McpServer] = {}
+        self.hidden: tuple[ServerDefinition, ...] = ()
+        self.problems: tuple[str, ...] = ()
+        self.withheld: dict[str, tuple[Withheld, ...]] = {}
+        self._digests: dict[str, str] = {}
+        self._tools: dict[str, dict[str, Tool]] = {}
+        self._infos: dict[str, tuple[ToolInfo, ...]] = {}
+        self._accepted: dict[str, dict[str, str]] = {}
+        self._news: dict[str, str] = {}
+        self._unsaid: set[str] = set()
+        self._announcing: asyncio.TimerHandle | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._settled = asyncio.Event()
+
+    async def __aenter__(self) -> McpServers:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._announcing is not None:
+            self._announcing.cancel()
+        await asyncio.gather(*(server.stop("waiting") for server in self.servers.values()))
+
+    async def find(self) -> None:
+        """Read the definitions, and what was answered about them. Connects nothing."""
+        found, states = await asyncio.to_thread(self._find)
+        self.hidden, self.problems = found.hidden, found.problems
+        for definition in found.servers:
+            digest, trusted, tools = states[definition.name]
+            self._digests[definition.name] = digest
+            self._accepted[definition.name] = dict(tools)
+            self._add(definition, trusted=trusted)
+        for name in self._parts.channels:
+            self._add(
+                ServerDefinition(name=name, scope="program", source="the program", kind="channel"),
+                trusted=True,
+            )
+
+    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, bool, dict[str, str]]]]:
+        parts = self._parts
+        found = find_servers(parts.sources)
+        states: dict[str, tuple[str, bool, dict[str, str]]] = {}
+        for definition in found.servers:
+            digest = definition_digest(definition, parts.sources.root)
+            approval = parts.approvals.find(definition)
+            is_same = approval is not None and approval.definition == digest
+            own = definition.scope != "project" or parts.trust_all
+            trusted = own or (approval is not None and is_same and approval.trusted)
+            tools = approval.tools if approval is not None and is_same else {}
+            states[definition.name] = (digest, trusted, tools)
+        return found, states
+
+    def _add(self, definition: ServerDefinition, *, trusted: bool) -> None:
+        stderr = StderrTail()
+        self.servers[definition.name] = McpServer(
+            definition,
+            self._parts.server,
+            partial(self._transport, definition, stderr),
+            self._changed,
+            state="disabled" if definition.disabled else "waiting" if trusted else "untrusted",
+            stderr=stderr,
+        )
+
+    def begin(self) -> None:
+        """Connect every server that may run, in the background."""
+        for server in self.servers.values():
+            if server.state == "waiting":
+                server.begin()
+        self._look_whether_settled()
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until no server is about to connect for the first time, or until the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
+        except TimeoutError:
+            slow = [server.name for server in self.servers.values() if server.state == "connecting"]
+            if slow:
+                self._parts.tell(f"MCP: {', '.join(slow)} is not connected yet; its tools are missing")
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the person should know before anything is connected."""
+        waiting = [server for server in self.servers.values() if server.state == "untrusted"]
+        notes = list(self.problems)
+        for server in waiting[:8]:
+            changed = (
+                "changed since you approved it" if self._was_approved(server) else "waits for your approval"
+            )
+            notes.append(
+                f"MCP server {visible(server.name)} of this folder "
+                f"({one_line(server.definition.summary(), 160)}) "
+                f"{changed}: /mcp trust {visible(server.name)} starts it"
+            )
+        if len(waiting) > 8:
+            notes.append(f"{len(waiting) - 8} more MCP servers of this folder wait for your approval: /mcp")
+        return tuple(notes)
+
+    def _was_approved(self, server: McpServer) -> bool:
+        approval = self._parts.approvals.find(server.definition)
+        return approval is not None and approval.trusted
+
+    # -- what the person does ------------------------------------------------------------------------------
+
+    async def trust(self, name: str) -> str:
+        """Let a server run as it is defined now, and accept its tools as they are described now. Returns ""
+        or
+        the reason why the answer is not remembered."""
+        server = self.servers[name]
+        definition = server.definition
+        digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
+        accepted = {info.name: info.digest() for info in server.tools}
+        self._digests[name], self._accepted[name] = digest, accepted
+        problem = await asyncio.to_thread(
+            self._parts.approvals.save, definition, digest, trusted=True, tools=accepted
+        )
+        if server.state == "untrusted":
+            server.state = "waiting"
+            server.begin()
+        else:
+            self._offer(server)
+        return problem
+
+    async def distrust(self, name: str) -> str:
+        """Never start this definition of a server, and end it now. Returns "" or why that is not
+        remembered."""
+        server = self.servers[name]
+        await server.stop("untrusted", "you said no")
+        self._withdraw(name)
+        return await asyncio.to_thread(
+            self._parts.approvals.save,
+            server.definition,
+            self._digests.get(name, ""),
+            trusted=False,
+            tools={},
+        )
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call this after each change."""
+        self._listeners.append(listener)
+
+    # -- the servers' side ---------------------------------------------------------------------------------
+
+    def _changed(self, server: McpServer) -> None:
+        """Take up what is new of a server."""
+        match server.state:
+            case "ready":
+                self._offer(server)
+            case "failed" | "login":
+                self._withdraw(server.name)
+                self._announce(server.name, f"{visible(server.name)} failed ({one_line(server.reason, 200)})")
+            case "lost":
+                self._announce(
+                    server.name, f"{visible(server.name)} is lost ({one_line(server.reason, 200)})"
+                )
+            case "disabled" | "untrusted":
+                self._withdraw(server.name)
+            case "waiting" | "connecting":
+                pass
+        for listener in self._listeners:
+            listener()
+        self._look_whether_settled()
+
+    def _look_whether_settled(self) -> None:
+        if not any(server.state in ("waiting", "connecting") for server in self.servers.values()):
+            self._settled.set()
+
+    def _offer(self, server: McpServer) -> None:
+        """Put the server's tools into the registry, without those that changed since they were accepted."""
+        name, accepted = server.name, self._accepted.setdefault(server.name, {})
+        is_new = [info for info in server.tools if info.name not in accepted]
+        accepted.update({info.name: info.digest() for info in is_new})
+        if is_new and server.definition.scope != "program":
+            self._remember(server)
+        withheld: list[Withheld] = []
+        tools: dict[str, Tool] = {}
+        names = tool_names(server_part(name), (info.name for info in server.tools))
+        known = {tool.name: tool for tool in self._tools.get(name, {}).values()}
+        before = {info.name: info for info in self._infos.get(name, ())}
+        for info in server.tools:
+            if accepted[info.name] != info.digest():
+                withheld.append(Withheld(info.name, f"its description changed; /mcp trust {name} accepts it"))
+                continue
+            public = names[info.name]
+            if public in self._parts.off:
+                continue
+            if before.get(info.name) == info and public in known:  # the same object: nothing is encoded anew
+                tools[public] = known[public]
+                continue
+            try:
+                tools[public] = make_tool(info, public, visible(name), server.call)
+            except UnusableTool as error:
+                withheld.append(Withheld(info.name, str(error)))
+        self.withheld[name] = tuple(withheld)
+        self._infos[name] = server.tools
+        self._replace(name, tools)
+        self._announce(name, _offered(server, len(tools), withheld))
+
+    def _remember(self, server: McpServer) -> None:
+        digest, accepted = self._digests.get(server.name, ""), dict(self._accepted[server.name])
+        if server.definition.scope == "project" and self._parts.trust_all:
+            return  # for this run only
+        asyncio.get_running_loop().run_in_executor(
+            None,
+            partial(self._parts.approvals.save, server.definition, digest, trusted=True, tools=accepted),
+        )
+
+    def _withdraw(self, name: str) -> None:
+        self._infos.pop(name, None)
+        self._replace(name, {})
+
+    def _replace(self, name: str, tools: dict[str, Tool]) -> None:
+        """Change the registry only where something differs: an equal list keeps the prefix of requests."""
+        registry, before = self._parts.registry, self._tools.get(name, {})
+        for public, tool in before.items():
+            if tools.get(public) is not tool:
+                registry.remove(public)
+        for public, tool in tools.items():
+            if before.get(public) is not tool and registry.get(public) is None:
+                registry.register(tool)
+        self._tools[name] = tools
+
+    def tools_of(self, name: str) -> tuple[Tool, ...]:
+        """Return the tools of a server that models are offered."""
+        return tuple(self._tools.get(name, {}).values())
+
+    def _announce(self, name: str, words: str) -> None:
+        """Tell the person, together with what other servers have to tell at the same moment."""
+        if self._news.get(name) == words:
+            return
+        self._news[name] = words
+        if self._announcing is None:
+            loop = asyncio.get_running_loop()
+            self._announcing = loop.call_later(ANNOUNCE_AFTER_S, self._tell_news)
+            self._unsaid.clear()
+        self._unsaid.add(name)
+
+    def _tell_news(self) -> None:
+        self._announcing = None
+        words = [self._news[name] for name in sorted(self._unsaid) if self._news.get(name)]
+        if words:
+            self._parts.tell(f"MCP: {'; '.join(words)}")
+
+    # -- transports ----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _transport(
+        self,
+        definition: ServerDefinition,
+        stderr: StderrTail,
+        client: ModuleType,
+        lost: Callable[[ChannelClosed], None],
+    ) -> AsyncGenerator[Any]:
+        """Open the transport of a server, as its definition is now."""
+        if definition.kind == "channel":
+            opened = _open_channel(self._parts.channels[definition.name])
+            async with client.channel_transport(opened, lost) as streams:
+                yield streams
+            return
+        await self._check_unchanged(definition)
+        expanded = expand_variables(definition, self._parts.environment, self._parts.forbidden)
+        if definition.kind == "stdio":
+            running = running_server(expanded, self._parts.launch, stderr)
+            async with client.channel_transport(running, lost) as streams:
+                yield streams
+            return
+        raise DefinitionError(
+            f"it is reached by {definition.kind}; this version starts servers that have a command (stdio)"
+        )
+
+    async def _check_unchanged(self, definition: ServerDefinition) -> None:
+        """Refuse a project's server whose files in the workspace changed since it was approved. Raises
+        `DefinitionError`."""
+        if definition.scope != "project" or self._parts.trust_all:
+            return
+        digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
+        if digest != self._digests[definition.name]:
+            raise DefinitionError(
+                "its program changed since you approved it; "
+                f"/mcp trust {definition.name} approves it as it is"
+            )
+
+
+def _offered(server: McpServer, count: int, withheld: Iterable[Withheld]) -> str:
+    held = len(tuple(withheld))
+    more = f", {held} withheld (/mcp {visible(server.name)})" if held else ""
+    return (
+        f"{visible(server.name)} offers {count} tool{'' if count == 1 else 's'} from the next turn on{more}"
+    )
+
+
+@asynccontextmanager
+async def _open_channel(factory: ChannelFactory) -> AsyncGenerator[Channel]:
+    channel = await factory()
+    try:
+        yield channel
+    finally:
+        await channel.aclose()

@@ -1,0 +1,91 @@
+"""`/mcp`: the MCP servers, their states and tools, and the person's answers about them."""
+
+from __future__ import annotations
+
+from buddy.app.mcp import SessionServer, SessionServers
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText
+from buddy.safety.sanitise import clean, one_line, visible
+
+STDERR_LINES = 10
+
+
+@command(
+    family="setup",
+    usage="[SERVER | trust SERVER | distrust SERVER | reconnect SERVER]",
+    choices=("trust", "distrust", "reconnect"),
+)
+async def mcp(context: Context, argument: str) -> None:
+    """List the MCP servers, show one, approve one, or connect one again"""
+    servers = context.session.mcp
+    if servers is None:
+        raise CommandError(
+            'no MCP server is defined: add [mcp_servers.NAME] with command = "…" to your buddy.toml, '
+            "then start again"
+        )
+    word, _, name = argument.partition(" ")
+    if not argument:
+        context.screen.print(PlainText("\n".join(_rows(servers)) or "no MCP server is defined"))
+        return
+    if word not in ("trust", "distrust", "reconnect"):
+        context.screen.print(PlainText(_details(context, servers, _server(servers, argument))))
+        return
+    server = _server(servers, name.strip())
+    shown = visible(server.name)
+    match word:
+        case "trust":
+            problem = await servers.trust(server.name)
+            said = f"MCP server {shown} is approved as it is defined and described now"
+            context.screen.print(
+                NoteBlock("info", f"{said}, for this run only: {problem}" if problem else said)
+            )
+        case "distrust":
+            problem = await servers.distrust(server.name)
+            said = f"MCP server {shown} is not started"
+            context.screen.print(NoteBlock("info", f"{said}, in this run: {problem}" if problem else said))
+        case _:
+            if server.state in ("untrusted", "disabled"):
+                raise CommandError(f"MCP server {shown}: {server.state_words}")
+            server.reconnect()
+            context.screen.print(NoteBlock("info", f"MCP server {shown} is connected anew"))
+
+
+def _server(servers: SessionServers, name: str) -> SessionServer:
+    found = servers.servers.get(name)
+    if found is None:
+        known = ", ".join(map(visible, servers.servers)) or "none"
+        raise CommandError(f"there is no MCP server {visible(name)!r} (servers: {known})")
+    return found
+
+
+def _rows(servers: SessionServers) -> list[str]:
+    rows = [
+        f"{visible(one.name)}: {one.state_words}"
+        f"{f', {len(servers.tools_of(one.name))} tools' if one.state == 'ready' else ''}"
+        f"{f' ({one_line(one.reason, 200)})' if one.reason else ''}"
+        f" · {one_line(one.definition.summary(), 120)}"
+        for one in servers.servers.values()
+    ]
+    rows += [
+        f"{visible(one.name)} of {visible(one.source)} is not used: yours has that name"
+        for one in servers.hidden
+    ]
+    return [*rows, *map(clean, servers.problems)]
+
+
+def _details(context: Context, servers: SessionServers, server: SessionServer) -> str:
+    lines = [
+        f"{visible(server.name)}: {server.state_words}",
+        *([f"  {one_line(server.reason, 300)}"] if server.reason else []),
+        f"  {server.definition.summary()}",
+        f"  defined in {visible(server.definition.source)}",
+    ]
+    reads = server.definition.variables()
+    lines += [f"  reads from your environment: {', '.join(reads)}"] if reads else []
+    lines += [f"  {tool.name}: {one_line(tool.description, 160)}" for tool in servers.tools_of(server.name)]
+    lines += [
+        f"  withheld: {visible(one.tool)}: {one.reason}" for one in servers.withheld.get(server.name, ())
+    ]
+    tail = clean(context.board.parts.redact_text(server.stderr.text())).splitlines()[-STDERR_LINES:]
+    return "\n".join([*lines, *(f"  stderr | {line}" for line in tail)])
