@@ -11,7 +11,6 @@ from buddy.repl.commands.registry import (
     FAMILIES,
     CommandError,
     Commands,
-    SlashCommand,
     builtin_commands,
     command,
 )
@@ -39,7 +38,7 @@ EXAMPLES = (
 def short_help(commands: Commands) -> tuple[Block, ...]:
     """Return the help that fits on a screen: everyday commands and where to find the rest."""
     rows = tuple((entry.line(), entry.help) for entry in commands.all() if entry.essential)
-    others = len(_present(commands)) - len(rows)
+    others = len(commands.all()) - len(rows)
     more = f"/help all lists {others} more · /help NAME explains one · /help topics is the manual · ?: keys"
     return PlainText(FIRST_WORDS), TableBlock((), EXAMPLES), TableBlock((), rows), NoteBlock("hint", more)
 
@@ -48,15 +47,10 @@ def help_tables(commands: Commands) -> tuple[TableBlock, ...]:
     """Return the tables of all working commands, one per family."""
     tables: list[TableBlock] = []
     for family, title in FAMILIES.items():
-        rows = tuple((entry.line(), entry.help) for entry in _present(commands) if entry.family == family)
+        rows = tuple((entry.line(), entry.help) for entry in commands.all() if entry.family == family)
         if rows:
             tables.append(TableBlock((title, ""), rows))
     return tuple(tables)
-
-
-def _present(commands: Commands) -> list[SlashCommand]:
-    """Return the commands without those that only say what this version lacks."""
-    return [entry for entry in commands.all() if not entry.help.endswith("not in this version)")]
 
 
 def explain(commands: Commands, word: str) -> Sequence[Block]:

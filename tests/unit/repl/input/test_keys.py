@@ -158,7 +158,7 @@ async def test_REL_055_ctrl_d_asks_while_tasks_run() -> None:
         stage.facts = replace(NO_SESSION, names={1: "fix the bug"})
         await running_turn(stage)
         stage.type("\x04")
-        await stage.shows("Task 1 (fix the bug) is running. Ctrl+D again within 10 s ends it")
+        await stage.shows("Task 1 (fix the bug) is running. Ctrl+D again within 10 s")
         assert not stage.ended.done()
         stage.type("\x04")
         assert await stage.ended == "left"
