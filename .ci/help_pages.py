@@ -1,5 +1,5 @@
-"""Write the generated parts of `templates/help` from the code: `python .ci/help_pages.py`. With `--check`,
-only compare.
+"""Write the generated parts of `templates/help`, and the man page, from the code: `python .ci/help_pages.py`.
+With `--check`, only compare.
 
 A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `PARTS`.
 """
@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from buddy import __version__  # noqa: E402 - the checkout beside this file
+
 PAGES = ROOT / "templates" / "help"
+MAN_PAGE = ROOT / "templates" / "man" / "buddy.1"
 _PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SETTING = re.compile(r"(?:# )?(?P<name>[a-z_]+) = (?P<value>.*?)(?:\s+# (?P<about>.*))?")
 _LONG = 48
@@ -76,6 +80,10 @@ def settings() -> list[str]:
 
 def exit_codes() -> list[str]:
     """The constants of `headless/exit_codes.py` with the strings below them."""
+    return table(("code", "means"), _exit_code_rows())
+
+
+def _exit_code_rows() -> list[tuple[str, str]]:
     tree = ast.parse((ROOT / "buddy" / "headless" / "exit_codes.py").read_text(encoding="utf-8"))
     rows: list[tuple[str, str]] = []
     for node, below in zip(tree.body, tree.body[1:], strict=False):
@@ -86,7 +94,7 @@ def exit_codes() -> list[str]:
                 rows.append((str(code), text))
             case _:
                 pass
-    return table(("code", "means"), rows)
+    return rows
 
 
 def tools() -> list[str]:
@@ -140,20 +148,90 @@ def filled(text: str) -> str:
     return _PART.sub(lambda found: f"{found[1]}{chr(10).join(PARTS[found['name']]())}\n{found[3]}", text)
 
 
+def man_page() -> str:
+    """buddy(1) in the macros of man(7)."""
+    from buddy.cli.arguments import COMMANDS, OPTIONS
+
+    lines = [
+        f'.TH BUDDY 1 "{MAN_DATE}" "buddy {__version__}" "User Commands"',
+        *_man_section("NAME", [r"buddy \- a coding assistant for the terminal whose prompt never goes away"]),
+        *_man_section("SYNOPSIS", [r".B buddy", r"[\fIOPTIONS\fR] [\fIPROMPT\fR]"]),
+        *(f".br\n.B buddy {name}\n{_troff(row.words)}".rstrip() for name, row in COMMANDS.items()),
+        *_man_section("DESCRIPTION", MAN_DESCRIPTION),
+        *_man_section("COMMANDS", _man_rows((name, "", row.description) for name, row in COMMANDS.items())),
+        *_man_section("OPTIONS", [_troff("Options before and after the command mean the same.")]),
+    ]
+    lines += _man_rows(
+        (", ".join(names.split()), value, _limited(takers.split(), text))
+        for names, value, takers, text in OPTIONS
+        if text
+    )
+    lines += _man_section("EXIT STATUS", _man_rows((code, "", text) for code, text in _exit_code_rows()))
+    lines += _man_section("ENVIRONMENT", _man_rows((name, "", text) for name, text in MAN_ENVIRONMENT))
+    lines += _man_section("FILES", _man_rows((name, "", text) for name, text in MAN_FILES))
+    lines += _man_section("SEE ALSO", [_troff("buddy help prints the list of topics of the manual.")])
+    return "\n".join(lines) + "\n"
+
+
+MAN_DATE = "2026-11-23"
+MAN_DESCRIPTION = (
+    "buddy opens a prompt in the terminal.",
+    "What is typed becomes a task: a model is asked, the tools it calls are run",
+    "after the approvals that the permission mode demands,",
+    "and their results go back to it.",
+    "Several tasks run at once while the prompt stays free.",
+    ".PP",
+    "buddy exec runs one prompt without a terminal and prints the answer on stdout.",
+)
+MAN_ENVIRONMENT = (
+    ("OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY, ...", "keys of the providers"),
+    ("BUDDY_SECTION_KEY", "a setting of buddy.toml, such as BUDDY_DISPLAY_THEME=light"),
+    ("NO_COLOR", "no colours, where it is not empty"),
+    ("HTTPS_PROXY, ALL_PROXY, NO_PROXY", "the proxy for requests"),
+    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "where the folders below lie"),
+)
+MAN_FILES = (
+    ("~/.config/buddy/buddy.toml", "settings of the person"),
+    ("~/.local/share/buddy/credentials.json", "keys, readable by their owner alone"),
+    ("buddy.toml", "settings of a project, read after trust"),
+    (".buddyx/", "sessions, checkpoints, exports and plug-ins of a project"),
+)
+
+
+def _limited(takers: Sequence[str], text: str) -> str:
+    """Name the commands an option is for, where these are neither the prompt nor exec."""
+    return text if {"open", "exec"} & {*takers} else f"{', '.join(takers)}: {text}"
+
+
+def _man_section(title: str, lines: Sequence[str]) -> list[str]:
+    return [f".SH {title}", *lines]
+
+
+def _man_rows(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    lines: list[str] = []
+    for names, value, text in rows:
+        lines += [".TP", f".B {_troff(names)}" + (f" \\fI{_troff(value)}\\fR" if value else ""), _troff(text)]
+    return lines
+
+
+def _troff(text: str) -> str:
+    """Escape what troff would read as a request."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{escaped}" if escaped[:1] in (".", "'") else escaped
+
+
 def main() -> int:
     """Write, or compare and name the pages that differ."""
-    stale = [
-        path
-        for path in sorted(PAGES.glob("*.md"))
-        if filled(path.read_text("utf-8")) != path.read_text("utf-8")
-    ]
+    texts = {path: filled(path.read_text("utf-8")) for path in sorted(PAGES.glob("*.md"))}
+    texts[MAN_PAGE] = man_page()
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
     for path in stale:
         if "--check" in sys.argv:
             sys.stderr.write(
                 f"{path.relative_to(ROOT)} differs from the code: run python .ci/help_pages.py\n"
             )
         else:
-            path.write_text(filled(path.read_text("utf-8")), encoding="utf-8")
+            path.write_text(texts[path], encoding="utf-8")
     return 1 if stale and "--check" in sys.argv else 0
 
 

@@ -55,6 +55,8 @@ def test_a_wheel_holds_the_package_and_its_templates(built: Path) -> None:
     assert "buddy/__main__.py" in names
     strangers = [name for name in names if not name.startswith(("buddy/", "buddy_repl-"))]
     assert strangers == [], "nothing lands in site-packages but buddy"
+    assert any(name.endswith(".data/data/share/man/man1/buddy.1") for name in names)
+    assert wheel.stat().st_size < 2_000_000
 
 
 def test_an_sdist_holds_what_a_wheel_is_made_of(built: Path) -> None:

@@ -35,6 +35,7 @@ COMMANDS = {
     "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
     "permissions": CommandRow("test [COMMAND]", "show what would be asked", "own"),
+    "completion": CommandRow("bash|zsh|fish", "print a completion script for a shell", "none"),
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
 
@@ -92,12 +93,13 @@ _FIELDS = {
     "--max-cost": "max_cost",
     "--allowed-tools": "allowed_tools",
 }
-_CHOICES = {
+CHOICES = {
     "input_format": ("text", "stream-json"),
     "output_format": ("text", "json", "stream-json", "sse"),
     "permission_prompts": ("deny", "fail"),
     "color": ("auto", "always", "never"),
 }
+"""The values of options that have a few, by field."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -183,7 +185,7 @@ def _reword_error(names: str, message: str, words: Sequence[str]) -> str:
 
 def _check_values(fields: dict[str, Any]) -> None:
     """Raise `UsageError` for an invalid value; convert numbers and the mode."""
-    for field, choices in _CHOICES.items():
+    for field, choices in CHOICES.items():
         if (value := fields.get(field, choices[0])) not in choices:
             raise UsageError(f"--{field.replace('_', '-')} is one of {', '.join(choices)}; found {value!r}")
     if (mode := fields.get("permission_mode")) is not None:

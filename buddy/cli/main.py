@@ -88,6 +88,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.permissions import permissions
 
             return permissions(options, environment)
+        case "completion":
+            from buddy.cli.completion import completion
+
+            return completion(options, environment)
         case "demo":
             with _hold_keys(environment, is_wanted=not options.plain) as modes:
                 from buddy.cli.demo import demo
