@@ -20,6 +20,7 @@ import pytest
 
 from buddy.agent.events import AgentUiEvent
 from buddy.cli.arguments import COMMANDS
+from buddy.tools.builtin import BUILTIN_TOOLS
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk
@@ -266,6 +267,29 @@ def test_every_tool_of_the_room_is_a_builtin_tool() -> None:
     assert not missing, "add to BUILTIN_TOOLS in tools/builtin.py: " + ", ".join(
         f"{name} of {decorated[name]}" for name in sorted(missing)
     )
+
+
+KNOWS_TOOL_NAMES = {
+    "extend/tool_names.py": "the names Claude Code has for them, which its files use",
+    "sessions/loading.py": "the names of calls in the journal",
+    "safety/policy/rules_loading.py": "the words of a rules file",
+    "safety/policy/try_command.py": "facts of a command that no model called",
+    "repl/view/blocks.py": "the words for lookups, which the view has without the tools",
+    "repl/view/live.py": "the words for calls that still arrive, as above",
+}
+"""Modules besides the tools' own that name a tool by string, and why. Behaviour is a field of `Tool`."""
+
+
+def test_a_tool_is_named_by_string_only_where_it_is_declared() -> None:
+    names = {tool.name for tool in BUILTIN_TOOLS if "_" in tool.name} | {"delegate"}
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in MODULES
+        if not path.is_relative_to(PACKAGE / "tools")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert found == set(KNOWS_TOOL_NAMES), "make it a field of Tool, or say here why it can't be one"
 
 
 RUN_BY_WORK = {"exec", "resume"}

@@ -111,7 +111,11 @@ class Tool(msgspec.Struct, frozen=True):
     the sandbox; `subject` names what a call is about where the first text of its arguments does not;
     `keeps_undo`: it saves what it replaces before it does, so that nobody looks at the whole tree for it;
     `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test run of the receipt;
-    `decoder` reads its arguments where `parameters` was not made from a record (a server's schema)."""
+    `decoder` reads its arguments where `parameters` was not made from a record (a server's schema); `effect`
+    says why a call is asked about ("it deletes a file"); `command` returns the shell command a call runs;
+    `query` returns words of a call that strangers read; `asks_person`, `delegates`: it asks the person, it
+    starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
+    `hooked_per_file`: hooks get one event for each file it writes."""
 
     name: str
     description: str
@@ -134,6 +138,13 @@ class Tool(msgspec.Struct, frozen=True):
     runs_tests: bool = False
     function: Callable[..., Any] | None = None
     decoder: Callable[[str], msgspec.Struct] | None = None
+    effect: str = ""
+    command: Callable[[Any], str] | None = None
+    query: Callable[[Any], str] | None = None
+    asks_person: bool = False
+    delegates: bool = False
+    change_name: str = ""
+    hooked_per_file: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the declared function directly, as if it had not been decorated."""
@@ -165,12 +176,12 @@ def call_title(name: str, arguments: msgspec.Struct | None, tool: Tool | None = 
 
 
 def no_access(_arguments: Any) -> Access:
-    """Return A call that touches no path."""
+    """Return the access of a call that touches no path."""
     return Access()
 
 
 def any_access(_arguments: Any) -> Access:
-    """Return A call that may change anything."""
+    """Return the access of a call that may change anything."""
     return Access(anything=True)
 
 
@@ -192,6 +203,13 @@ def tool(
     subject: Callable[[Any], str] | None = None,
     keeps_undo: bool = False,
     runs_tests: bool = False,
+    effect: str = "",
+    command: Callable[[Any], str] | None = None,
+    query: Callable[[Any], str] | None = None,
+    asks_person: bool = False,
+    delegates: bool = False,
+    change_name: str = "",
+    hooked_per_file: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -252,6 +270,13 @@ def tool(
             subject=subject,
             keeps_undo=keeps_undo,
             runs_tests=runs_tests,
+            effect=effect,
+            command=command,
+            query=query,
+            asks_person=asks_person,
+            delegates=delegates,
+            change_name=change_name,
+            hooked_per_file=hooked_per_file,
         )
 
     return declare

@@ -25,6 +25,8 @@ from buddy.extend.definitions import ExtensionFile, read_body
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.safety.policy.rules_loading import rules_of_claude
 from buddy.tasks.task import TaskError
+from buddy.tools.files.read import read_file
+from buddy.tools.shell import run_shell
 
 MAX_OUTPUT_CHARS = 30_000
 
@@ -92,14 +94,14 @@ async def _attach(session: Session, task_id: int, text: str) -> ExpandedPrompt:
     workspace is asked about, as if the model wanted to read it."""
 
     async def read(path: str) -> ToolResult:
-        return await session.board.run_for_person(task_id, "read_file", {"path": path})
+        return await session.board.run_for_person(task_id, read_file.name, {"path": path})
 
     return await expand(text, session.board.task(task_id).workspace.boundary.cwd, read)
 
 
 async def _output(session: Session, task_id: int, definition: ExtensionFile, command: str) -> str:
     try:
-        result = await session.board.run_for_person(task_id, "run_shell", {"command": command})
+        result = await session.board.run_for_person(task_id, run_shell.name, {"command": command})
     except ToolError as error:
         raise ToolError(f"{definition.label}: `{command[:200]}` did not run: {error}") from error
     return keep_ends(result.text, MAX_OUTPUT_CHARS)

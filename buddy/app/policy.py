@@ -205,10 +205,6 @@ def fact_recorder(approved: Approved) -> Callable[[str, Facts], None]:
     return record
 
 
-SHELL_TOOL = "run_shell"
-SEARCH_TOOL = "web_search"
-
-
 class Judge:
     """Collects facts about calls. `search_path` is the PATH of commands, "" for the trusted one; `sandbox`
     returns the sandbox that commands run in."""
@@ -228,9 +224,10 @@ class Judge:
     def facts(self, tool: Tool, arguments: Any) -> Facts:
         """Collect what the policy needs to know about a call. Raises `ToolError` for an impossible path."""
         survey = tool.survey(self._boundary, arguments) if tool.survey is not None else NO_SURVEY
-        if tool.name == SEARCH_TOOL:
-            return facts_of(tool, arguments, self._boundary, hook=_suspicious_search(arguments.query))
-        if tool.name != SHELL_TOOL:
+        if tool.query is not None:
+            hook = _suspicious_search(tool.query(arguments))
+            return facts_of(tool, arguments, self._boundary, hook=hook)
+        if tool.command is None:
             host, hook = _address(arguments)
             return facts_of(
                 tool,
@@ -251,7 +248,7 @@ class Judge:
         if arguments.cwd:  # resolved as the tool does: "~" and links
             started = locate(boundary, arguments.cwd).real
             boundary = msgspec.structs.replace(boundary, cwd=started)
-        analysis = self._analyse(arguments.command, boundary)
+        analysis = self._analyse(tool.command(arguments), boundary)
         scripts = () if analysis.read_only else script_digests(analysis, boundary)
         status = self._sandbox()
         return facts_of(

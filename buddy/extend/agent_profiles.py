@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from buddy.agent.tool import ToolError
@@ -29,6 +31,13 @@ class AgentProfile(msgspec.Struct, frozen=True):
     max_replies: int = 0
     background: bool | None = None
     worktree: bool = False
+
+    def allowed_tools(self, known: Iterable[str]) -> frozenset[str] | None:
+        """Return which of the known tools it may use, None for all of them."""
+        if self.tools is None and not self.without:
+            return None
+        names = frozenset(known)
+        return (names if self.tools is None else names & {*self.tools}) - {*self.without}
 
     def system_prompt(self, boundary: Boundary) -> str:
         """Return the system prompt of a task that works in this place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 CLAUDE_TOOLS: Mapping[str, tuple[str, ...]] = {
     "run_shell": ("Bash",),
@@ -53,8 +53,9 @@ def claude_input(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call under Claude's names."""
     renamed = _ARGUMENTS.get(tool, {})
     values = {renamed.get(name, name): value for name, value in arguments.items() if value is not None}
-    if tool == "edit_file" and isinstance(values.get("edits"), list):
+    if isinstance(edits := values.get("edits"), list):
         values["edits"] = [
-            {renamed.get(name, name): value for name, value in edit.items()} for edit in values["edits"]
+            {renamed.get(name, name): value for name, value in edit.items()}
+            for edit in cast("list[dict[str, Any]]", edits)
         ]
     return values

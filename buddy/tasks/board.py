@@ -354,10 +354,7 @@ class TaskBoard:
             raise TaskError(f"task {task_id} has begun: a subagent starts with an empty conversation")
         task.profile = profile
         task.call_limits = CallLimits(profile.mode)
-        known = frozenset(tool.name for tool in self.parts.tools.list_all())
-        if profile.tools is not None or profile.without:
-            only = known if profile.tools is None else known & set(profile.tools)
-            task.tools = only - set(profile.without)
+        task.tools = profile.allowed_tools(tool.name for tool in self.parts.tools.list_all())
 
     def allow_for_turn(self, task_id: int, rules: tuple[Rule, ...]) -> None:
         """Allow what these rules do in the turn that starts next, or runs."""

@@ -237,13 +237,13 @@ def _call_fields(tool: Tool, arguments: msgspec.Struct) -> list[dict[str, Any]]:
     """Return the input fields of a call: one set for each file of a patch, else one."""
     values = claude_input(tool.name, msgspec.to_builtins(arguments))
     name = claude_names(tool.name)[0]
-    paths = tool.access(arguments).writes if tool.name == "apply_patch" else ()
+    paths = tool.access(arguments).writes if tool.hooked_per_file else ()
     several = [{**values, "file_path": path} for path in paths] or [values]
     return [{"tool_name": name, "tool_input": one} for one in several]
 
 
 def _response(tool: Tool, fields: Mapping[str, Any], text: str) -> dict[str, Any]:
-    if tool.name == "run_shell":
+    if tool.command is not None:
         return {"stdout": text, "stderr": "", "interrupted": False}
     path = fields["tool_input"].get("file_path", "")
     return {"content": text, "success": True, **({"filePath": path} if path else {})}

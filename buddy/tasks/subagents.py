@@ -15,7 +15,7 @@ from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.cancel import run_cancellable
 from buddy.agent.formatting import keep_ends
 from buddy.agent.messages import Text, UserMessage
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import Tool, ToolError
 from buddy.config.settings import ConfigError
 from buddy.extend.agent_profiles import AgentProfile, profile_of
 from buddy.safety.policy.decide import stricter_mode
@@ -101,12 +101,12 @@ class Delegations:
         parent = self._owner.task(task_id).parent
         return 0 if not parent else 1 + self.depth(parent)
 
-    def tools_to_hide(self, task: Task) -> tuple[str, ...]:
-        """Return the names of the tools a task does not get. Subagents can't ask the person; those of the
-        last level can't delegate."""
+    def hides(self, task: Task, tool: Tool) -> bool:
+        """Tell whether a task does not get a tool. Subagents can't ask the person; those of the last level
+        can't delegate."""
         if not task.parent:
-            return ()
-        return ("ask_user", "delegate") if self.depth(task.task_id) >= MAX_DEPTH else ("ask_user",)
+            return False
+        return tool.asks_person or (tool.delegates and self.depth(task.task_id) >= MAX_DEPTH)
 
     def wake(self, task_id: int) -> None:
         """Wake a task that waits for its subagents: text arrived for it."""
@@ -213,10 +213,8 @@ class Delegations:
 
     def _tools_of(self, profile: AgentProfile | None) -> frozenset[str] | None:
         """Return the tools a profile gives; names that are no tool here are left out."""
-        if profile is None or (profile.tools is None and not profile.without):
-            return None
-        known = frozenset(tool.name for tool in self._owner.parts.tools.list_all())
-        return (known if profile.tools is None else known & set(profile.tools)) - set(profile.without)
+        known = (tool.name for tool in self._owner.parts.tools.list_all())
+        return profile.allowed_tools(known) if profile is not None else None
 
     def _model_of(self, profile: AgentProfile | None) -> str:
         """Return the model of a profile; "" where the person has no profile of that name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -160,7 +161,7 @@ def build_agent(
         provider = LoadingProvider(provider, access.library, tell)
     return Agent(
         provider=PausingProvider(provider, shared.hub),
-        tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.tools_to_hide(task)),
+        tools=offered(shared.board.tools, access.model, task.tools, partial(shared.delegations.hides, task)),
         model=access.model,
         system=task.system_prompt(shared.board),
         limits=_limits_of(task, limits),

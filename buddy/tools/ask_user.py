@@ -164,6 +164,7 @@ class Questions:
     risk="low",
     category="plan",
     access=no_access,
+    asks_person=True,
     aliases=("AskUserQuestion", "ask_question", "ask", "request_user_input"),
     argument_aliases={
         "text": "question",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Tool, ToolRegistry
@@ -74,23 +74,21 @@ def prefers_patches(model: str) -> bool:
     return PATCHERS().search(model) is not None
 
 
-def is_offered(tool: Tool, model: str, only: Collection[str] | None, never: Collection[str]) -> bool:
-    """Tell whether a model gets this tool. `only`: the names chosen for a subagent, None for all."""
-    other = "edit_file" if prefers_patches(model) else "apply_patch"
-    if tool.name == other or tool.name in never:
-        return False
-    return only is None or tool.name in only or any(alias in only for alias in tool.aliases)
-
-
 def offered(
-    tools: ToolRegistry, model: str, only: Collection[str] | None = None, never: Collection[str] = ()
+    tools: ToolRegistry,
+    model: str,
+    only: Collection[str] | None = None,
+    hides: Callable[[Tool], bool] = lambda _tool: False,
 ) -> ToolRegistry:
-    """Return the tools of a task on this model. If one of the two ways to edit is switched off, every model
-    gets the other."""
-    both = tools.get("edit_file") is not None and tools.get("apply_patch") is not None
-    return ToolRegistry(
-        tool
-        for tool in tools.list_all()
-        if is_offered(tool, model, only, never)
-        or (not both and tool.name in ("edit_file", "apply_patch") and (only is None or tool.name in only))
-    )
+    """Return the tools of a task on this model: of the two ways to edit the one it was trained on. `only`:
+    the names chosen for a subagent, None for all. If one of the two ways is switched off, every model gets
+    the other."""
+    both = all(tools.get(tool.name) is not None for tool in (edit_file, apply_patch))
+    other = edit_file if prefers_patches(model) else apply_patch
+
+    def fits(tool: Tool) -> bool:
+        if (both and tool.name == other.name) or hides(tool):
+            return False
+        return only is None or tool.name in only or any(alias in only for alias in tool.aliases)
+
+    return ToolRegistry(filter(fits, tools.list_all()))

@@ -77,6 +77,7 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
     category="tasks",
     access=no_access,
     preview=_preview,
+    delegates=True,
     aliases=("Task", "agent", "subagent", "spawn_agent", "new_task"),
     argument_aliases={
         "prompt": "task",

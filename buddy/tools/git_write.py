@@ -243,6 +243,7 @@ class _Pull(msgspec.Struct, frozen=True):
 
 @tool(
     risk="high",
+    effect="it pushes commits",
     category="git",
     access=any_access,
     preview=_preview(_push_arguments),
@@ -257,6 +258,7 @@ async def git_push(
 
 @tool(
     risk="high",
+    effect="it pulls commits",
     category="git",
     access=any_access,
     preview=_preview(_pull_arguments),

@@ -113,6 +113,7 @@ async def stop_job(ctx: ToolContext, job: int) -> ToolResult:
     category="shell",
     access=any_access,
     preview=_for_job(lambda arguments: f"type into job {arguments.job}: {arguments.text!r}"),
+    effect="it types into a running command",
     aliases=("write_stdin",),
     argument_aliases={"job_id": "job", "id": "job", "input": "text", "chars": "text", "data": "text"},
 )
@@ -130,6 +131,7 @@ async def write_job(ctx: ToolContext, job: int, text: str) -> ToolResult:
     category="shell",
     access=any_access,
     preview=_for_job(lambda arguments: f"press in job {arguments.job}: {' '.join(arguments.keys)}"),
+    effect="it types into a running command",
     argument_aliases={"job_id": "job", "id": "job", "key": "keys"},
 )
 async def send_keys(ctx: ToolContext, job: int, keys: list[str]) -> ToolResult:

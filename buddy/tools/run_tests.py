@@ -43,6 +43,7 @@ def _survey(boundary: Boundary, arguments: Any) -> Survey:
     risk_in_sandbox="medium",
     confined=True,
     runs_tests=True,
+    effect="it runs the project's tests",
     survey=_survey,
     category="shell",
     access=_access,

@@ -55,6 +55,8 @@ def runs_in(ctx: ToolContext, folder: str) -> str:
     confined=True,
     access=any_access,
     preview=_preview,
+    command=lambda arguments: arguments.command,
+    change_name="command",
     aliases=(
         "bash",
         "shell",

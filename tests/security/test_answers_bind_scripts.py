@@ -94,9 +94,15 @@ def test_ATTACK_F6_in_a_sandbox_a_script_may_change_and_stays_in_the_sandbox(
 
 def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(desk: ShellDesk) -> None:
     place = locate(desk.boundary, ".")
-    argv = ("pytest",)
     facts = Facts(
-        "run_tests", "high", str(desk.root), str(desk.home), category="shell", folder=place, argv=argv
+        tool="run_tests",
+        risk="high",
+        root=str(desk.root),
+        home=str(desk.home),
+        category="shell",
+        folder=place,
+        argv=("pytest",),
+        runs_tests=True,
     )
     granted = rules_for_session(facts)
 

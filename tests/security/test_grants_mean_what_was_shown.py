@@ -271,7 +271,14 @@ def test_RU_H9_tests_are_remembered_with_their_command_and_folder(desk: ShellDes
     def run(*argv: str, cwd: str = ".") -> Facts:
         place = locate(desk.boundary, cwd)
         return Facts(
-            "run_tests", "high", str(desk.root), str(desk.home), category="shell", folder=place, argv=argv
+            tool="run_tests",
+            risk="high",
+            root=str(desk.root),
+            home=str(desk.home),
+            category="shell",
+            folder=place,
+            argv=argv,
+            runs_tests=True,
         )
 
     rules = rules_to_save(run("pytest", "-rfE"))

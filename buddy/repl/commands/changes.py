@@ -31,15 +31,6 @@ SHOWN_FIRST_S = 3.0
 """Changes of a command that ran longer are shown first; nobody saves a file during a shorter one."""
 MAX_NAMED = 8
 NOT_COVERED = " Files git ignores are not covered."
-_KINDS_OF_CHANGE = {
-    "run_shell": "command",
-    "edit_file": "edit",
-    "write_file": "edit",
-    "apply_patch": "patch",
-    "delete_file": "deletion",
-    "move_file": "move",
-}
-"""Names for the changes of tools; other tools go by their own name."""
 
 
 class UndoSelection(msgspec.Struct, frozen=True):
@@ -118,7 +109,7 @@ async def _offer(context: Context, selection: UndoSelection, entries: Sequence[U
     context.screen.print(
         NoteBlock(
             "info",
-            f"Nothing is undone yet. The {_kind_of_change(longest)} ran for "
+            f"Nothing is undone yet. The {_kind_of_change(context, longest)} ran for "
             f"{seconds(longest.seconds)}: files you "
             f"saved meanwhile count as its changes. {selection.command} yes {entries[-1].id} undoes it"
             f"{leave_out}",
@@ -189,7 +180,7 @@ def _describe_all(context: Context, entries: Sequence[UndoEntry]) -> str:
 
 
 def _describe(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
-    by = f"task {entry.task_id}'s {_kind_of_change(entry)}{_elsewhere(context, entry)}"
+    by = f"task {entry.task_id}'s {_kind_of_change(context, entry)}{_elsewhere(context, entry)}"
     return f"{_names(context, entry, without)} ({by})"
 
 
@@ -200,8 +191,10 @@ def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> s
     return ", ".join(paths[:MAX_NAMED]) + more
 
 
-def _kind_of_change(entry: UndoEntry) -> str:
-    return _KINDS_OF_CHANGE.get(entry.tool, entry.tool)
+def _kind_of_change(context: Context, entry: UndoEntry) -> str:
+    """Return the name of a tool's changes; the tool's own where it has none."""
+    tool = context.board.parts.tools.get(entry.tool)
+    return (tool.change_name if tool is not None else "") or entry.tool
 
 
 def _elsewhere(context: Context, entry: UndoEntry) -> str:

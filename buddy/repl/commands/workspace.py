@@ -39,7 +39,7 @@ async def diff(context: Context, argument: str) -> None:
     except ToolError as error:
         raise CommandError(str(error)) from error
     new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
-    call = Call("", "git_diff", "{}")
+    call = Call("", git_diff.name, "{}")
     if new:
         context.screen.print(NoteBlock("info", f"new, not yet in git: {', '.join(new)}"))
     if added.files:

@@ -86,18 +86,6 @@ ASK_WORDS: dict[Column, str] = {
     "medium_outside": "it changes a file outside the workspace",
 }
 """The reasons to ask, worded to stand before the path."""
-HIGH_WORDS = {
-    "delete_file": "it deletes a file",
-    "move_file": "it moves a file",
-    "write_job": "it types into a running command",
-    "send_keys": "it types into a running command",
-    "git_push": "it pushes commits",
-    "git_pull": "it pulls commits",
-    "web_fetch": "it reads a web page",
-    "web_search": "it searches the web",
-    "run_tests": "it runs the project's tests",
-}
-"""The reasons for tools that are always asked about; the others are called high-risk."""
 NO_FILE_WORDS = "a medium-risk call that changes no file itself"
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -222,7 +210,7 @@ def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule
         if TABLE[mode, column] != "deny":
             continue
         advice = "/mode ask, or --permission-mode ask, asks instead"
-        does = HIGH_WORDS.get(facts.tool, f"this is {COLUMN_WORDS[column]}")
+        does = facts.effect or f"this is {COLUMN_WORDS[column]}"
         yield _Opinion("deny", f"{mode} mode is read-only, and {does}; {advice}", "mode")
 
 
@@ -343,7 +331,7 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
         return f"it changes {format_count(len(facts.writes), 'file')}"
     does = ASK_WORDS.get(column, f"it is {kind}")
     if column == "high":
-        does = HIGH_WORDS.get(facts.tool, does)
+        does = facts.effect or does
     elif column == "low_outside" and concern is not None and concern.secret:
         does = "it reads a secret file" if concern in facts.reads else "it changes a secret file"
     return f"{does}: {path}" if path else does

@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True):
     `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
     `programs` names the programs the repository makes git run (hooks, filters), "" for none.
     `read_only_sandbox`: a command that was judged to only read would run where it cannot write, read secrets
-    or use the network."""
+    or use the network. `effect` says why such a call is asked about, in the words of its tool."""
 
     tool: str
     risk: Risk
@@ -53,6 +53,8 @@ class Facts(msgspec.Struct, frozen=True):
     scripts: tuple[Scripts, ...] = ()
     programs: str = ""
     read_only_sandbox: bool = False
+    effect: str = ""
+    runs_tests: bool = False
 
     def main_tree_path(self, path: str) -> str:
         """Return a path as the main tree of the project calls it: rules given there hold in its worktrees."""
@@ -104,6 +106,8 @@ def facts_of(
         scripts=scripts,
         programs=survey.programs,
         read_only_sandbox=read_only_sandbox,
+        effect=tool.effect,
+        runs_tests=tool.runs_tests,
     )
 
 

@@ -53,7 +53,7 @@ def _exactly(rule: Rule, facts: Facts) -> str:
     names = ", ".join(_place(path, facts) for path, _ in rule.files)
     unchanged = f", while {names} is unchanged" if names else ""
     sandbox = ", in the sandbox" if rule.sandbox == "only" else ""
-    if rule.tool == "run_tests":  # the command line does not say what it loads
+    if facts.runs_tests and rule.tool == facts.tool:  # the command line does not say what it loads
         return f"every run of {said} in this project{folder}, whatever the tests are then"
     return f"exactly {said}, in this project{folder}{unchanged}{sandbox}"
 

@@ -159,6 +159,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 @tool(
     risk="medium",
     keeps_undo=True,
+    change_name="edit",
     category="files",
     access=_access,
     preview=_preview,

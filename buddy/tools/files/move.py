@@ -143,6 +143,8 @@ def _move_preview(ctx: ToolContext, arguments: Any) -> Display:
 
 @tool(
     risk="high",
+    effect="it moves a file",
+    change_name="move",
     keeps_undo=True,
     category="files",
     access=_move_access,
@@ -212,6 +214,8 @@ def _changes_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str
 
 @tool(
     risk="high",
+    effect="it deletes a file",
+    change_name="deletion",
     keeps_undo=True,
     category="files",
     access=_delete_access,

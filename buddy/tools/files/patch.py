@@ -237,6 +237,8 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 @tool(
     risk="medium",
     keeps_undo=True,
+    change_name="patch",
+    hooked_per_file=True,
     category="files",
     access=_access,
     preview=_preview,

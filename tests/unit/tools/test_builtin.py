@@ -62,8 +62,13 @@ def test_where_one_way_to_edit_is_switched_off_every_model_gets_the_other() -> N
 
 
 def test_a_chosen_list_is_by_names_or_aliases_and_hidden_ones_stay_hidden() -> None:
-    found = offered(ALL, "m", only={"bash", "read_file", "delegate"}, never={"delegate"})
+    found = offered(ALL, "m", only={"bash", "read_file", "delegate"}, hides=lambda tool: tool.delegates)
     assert [tool.name for tool in found.list_all()] == ["read_file", "run_shell"]
+
+
+def test_every_tool_that_is_always_asked_about_says_what_it_does() -> None:
+    silent = {tool.name for tool in BUILTIN_TOOLS if tool.risk == "high" and not tool.effect}
+    assert silent == {"run_shell"}  # its command line says it
 
 
 def test_every_tool_has_the_risk_of_the_table_of_modes() -> None:

@@ -477,7 +477,8 @@ def test_plan_mode_says_that_it_is_read_only_and_which_mode_asks(desk: ShellDesk
 
 
 def test_plan_mode_says_of_tests_that_they_would_run_and_not_that_they_are_a_change(desk: ShellDesk) -> None:
-    tests = facts(desk, tool="run_tests", argv=("python3", "-m", "pytest"), anything=True)
+    argv = ("python3", "-m", "pytest")
+    tests = facts(desk, tool="run_tests", argv=argv, anything=True, effect="it runs the project's tests")
     assert decide(tests, "plan").reason.startswith(
         "plan mode is read-only, and it runs the project's tests; /mode ask"
     )
@@ -526,7 +527,10 @@ def test_WALK_13_a_question_says_what_the_call_does(desk: ShellDesk) -> None:
         (facts(desk, tool="read_file", risk="low", reads=(outside,)), "it reads outside the workspace: "),
         (facts(desk, tool="read_file", risk="low", reads=(secret,)), "it reads a secret file: .env, "),
         (facts(desk, tool="write_file", writes=(secret,)), "it changes a secret file: .env, "),
-        (facts(desk, tool="delete_file", risk="high", writes=(inside,)), "it deletes a file"),
+        (
+            facts(desk, tool="t", risk="high", writes=(inside,), effect="it deletes a file"),
+            "it deletes a file",
+        ),
         (shell(desk, "for x in a; do touch $x; done"), "a loop: buddy can't tell what it does, so it asks"),
     ]:
         assert reason in decide(given).reason

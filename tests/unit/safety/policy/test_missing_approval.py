@@ -77,6 +77,7 @@ def test_tests_that_were_skipped_name_the_way_that_saves_a_rule(desk: ShellDesk)
         home=str(desk.home),
         anything=True,
         argv=("python3", "-m", "pytest"),
+        effect="it runs the project's tests",
     )
     policy = Policy(RuleSet())
     verdict = policy.consider(tests, 0.0)
