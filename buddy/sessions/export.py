@@ -1,5 +1,9 @@
 """Export of a session as Markdown, HTML or JSON. Every text passes the `redact` argument, because an export
-may leave the machine."""
+may leave the machine.
+
+HTML holds the source of each text, not rich's drawing of it: a drawing joins what markup and entities keep
+apart, after secrets were looked for, and its rows have a fixed width that no small window can show.
+"""
 
 from __future__ import annotations
 

@@ -158,19 +158,20 @@ class _Drawing:
         style = self._canvas.style
         if ground and not self._has_grounds:
             text = Text(line.text, style(ground), end="")
-        elif ground:
-            # What is grey on the terminal's background is unreadable on ours.
-            text = self._canvas.text(
-                [
-                    (names.replace("syntax.comment", "changed.muted"), part)
-                    for names, part in self._coloured[at]
-                ]
-            )
         else:
-            text = self._canvas.text(self._coloured[at])
+            text = self._canvas.text(
+                [(self._code_style(name, ground), part) for name, part in self._coloured[at]]
+            )
         for start, end in self._marks.get(at, ()):
             text.stylize(style(f"{line.kind}.word"), start, end)
         return text
+
+    def _code_style(self, name: str, ground: str) -> str:
+        """Return the style of a token: the same in all lines of a diff with grounds, but for comments, whose
+        grey is made for the background of the terminal."""
+        if not self._has_grounds or (name == "syntax.comment" and not ground):
+            return name
+        return name.replace("syntax.", "changed.")
 
     def _tint(self, row: Row, ground: str) -> Row:
         """Return a row on a ground that reaches to the edge of the terminal."""

@@ -48,7 +48,6 @@ _MONO: Mapping[str, str] = {
     "heading.3": "bold italic",
     "link": "underline",
     "muted": "dim",
-    "changed.muted": "dim",
     "gutter": "dim",
     "quote": "italic",
     "prompt": "bold",
@@ -81,7 +80,6 @@ _DARK: Mapping[str, str] = {
     "url": "dim",
     "code": "ansicyan",
     "muted": "dim",
-    "changed.muted": "dim",
     "gutter": "dim",
     "quote": "italic",
     "bullet": "ansicyan",
@@ -167,7 +165,6 @@ READABLE: Mapping[str, Mapping[str, str]] = {
     "dark": {
         "muted": "#949494",
         "url": "#949494",
-        "changed.muted": "#d0d0d0",
         "gutter": "#767676",
         "rule": "#767676",
         "error": "#ff5f5f",
@@ -180,18 +177,15 @@ READABLE: Mapping[str, Mapping[str, str]] = {
         "added": "#87d787",
         "removed": "#ff5f5f",
         "syntax.keyword": "#ffafff",
-        "syntax.string": "#afd787",
         "syntax.number": "#ffd787",
         "syntax.comment": "italic #949494",
         "syntax.function": "#afd7ff",
         "syntax.class": "bold #afd7ff",
-        "syntax.builtin": "#87d7d7",
         "syntax.error": "#ffafaf",
     },
     "light": {
         "muted": "#626262",
         "url": "#626262",
-        "changed.muted": "#585858",
         "gutter": "#8a8a8a",
         "rule": "#8a8a8a",
         "prompt": "bold #0000af",
@@ -211,14 +205,11 @@ READABLE: Mapping[str, Mapping[str, str]] = {
         "syntax.string": "#005f00",
         "syntax.number": "#af0000",
         "syntax.comment": "italic #626262",
-        "syntax.function": "#0000af",
-        "syntax.class": "bold #0000af",
-        "syntax.builtin": "#005f87",
         "syntax.error": "#af0000",
     },
 }
 """Colours of the 256, where the theme is known and the terminal has them: for roles whose palette colour is
-unreadable on that background in a common palette, and for all that stands on the grounds below."""
+unreadable on that background in a common palette. The others keep the palette's: half the bytes."""
 
 GROUNDS: Mapping[str, Mapping[str, str]] = {
     "dark": {
@@ -226,16 +217,35 @@ GROUNDS: Mapping[str, Mapping[str, str]] = {
         "removed.line": "bg:#3a1216",
         "added.word": "bold #ffffff bg:#157325",
         "removed.word": "bold #ffffff bg:#7a1f26",
+        "changed.muted": "#d0d0d0",
+        "changed.comment": "#d0d0d0",
+        "changed.keyword": "#ffafff",
+        "changed.string": "#afd787",
+        "changed.number": "#ffd787",
+        "changed.function": "#afd7ff",
+        "changed.class": "bold #afd7ff",
+        "changed.builtin": "#87d7d7",
+        "changed.error": "#ffafaf",
     },
     "light": {
         "added.line": "bg:#d9f7df",
         "removed.line": "bg:#fbe0e0",
         "added.word": "bold #000000 bg:#a9edb0",
         "removed.word": "bold #000000 bg:#f7b9b9",
+        "changed.muted": "#585858",
+        "changed.comment": "#585858",
+        "changed.keyword": "#870087",
+        "changed.string": "#005f00",
+        "changed.number": "#af0000",
+        "changed.function": "#0000af",
+        "changed.class": "bold #0000af",
+        "changed.builtin": "#005f87",
+        "changed.error": "#af0000",
     },
 }
-"""Grounds of changed lines and words, where the theme is known and the terminal has 256 colours or more: the
-nearest of 256 is a tint of the same colour. Elsewhere the text itself is coloured."""
+"""Grounds of changed lines and words, and the colours of code on them, where the theme is known and the
+terminal has 256 colours or more: the nearest of 256 is a tint of the same colour. Elsewhere the text itself
+is coloured."""
 
 
 def _upright(rule: str) -> str:

@@ -148,7 +148,7 @@ def test_every_role_is_readable_on_the_background_of_its_theme(theme: str, depth
     weak = [
         (name, shown, background)
         for name, style in styles.items()
-        if style.color is not None and style.bgcolor is None and name != "changed.muted"
+        if style.color is not None and style.bgcolor is None and not name.startswith("changed.")
         for shown in seen(style.color, theme)
         for background in BACKGROUNDS[theme]
         if contrast(shown, background) < (3 if name in LINES else 4.5)
@@ -160,7 +160,7 @@ def test_every_role_is_readable_on_the_background_of_its_theme(theme: str, depth
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_changed_lines_are_readable_on_their_grounds(theme: str, depth: Depth) -> None:
     styles = rich_theme(Look(theme, UNICODE, ansi=True, depth=depth)).styles
-    code = [name for name in styles if name.startswith("syntax.") and name != "syntax.comment"]
+    code = [name.replace("syntax.", "changed.") for name in styles if name.startswith("syntax.")]
     for kind in ("added", "removed"):
         line, word = styles[f"{kind}.line"].bgcolor, styles[f"{kind}.word"]
         assert line
