@@ -11,8 +11,7 @@ from buddy.agent.tool import ToolRegistry
 from buddy.app.launch import LaunchContext
 from buddy.config.settings import Settings
 from buddy.extend.catalogue import ExtensionCatalogue
-from buddy.extend.hooks.commands import CommandRunner
-from buddy.extend.hooks.dispatcher import Hooks
+from buddy.extend.hooks.dispatcher import CommandRunner, Hooks
 from buddy.extend.hooks.protocol import HookPoint
 from buddy.extend.plugin_folders import PluginStore
 from buddy.extend.search_folders import ExtensionPlaces

@@ -238,12 +238,7 @@ class Judge:
                 survey=survey,
                 sandboxed=tool.confined and self._sandbox().is_working,
             )
-        if self._analyse is None:
-            from buddy.app.shell_judge import (
-                ShellJudge,  # tree-sitter and its tables take 20 ms, so only with the first command
-            )
-
-            self._analyse = ShellJudge(self._search_path).analyse
+        self._analyse = self._analyse or _load_analysis(self._search_path)
         boundary = self._boundary
         if arguments.cwd:  # resolved as the tool does: "~" and links
             started = locate(boundary, arguments.cwd).real
@@ -260,6 +255,19 @@ class Judge:
             sandboxed=status.is_working,
             read_only_sandbox=status.has_read_only,
         )
+
+
+def _load_analysis(search_path: str) -> Callable[[str, Boundary], Analysis]:
+    """Return a function that analyses commands started in a boundary's working directory. Program names are
+    looked up in a PATH, "" for the trusted one."""
+    # Here: tree-sitter and its tables take 20 ms, so only with the first command.
+    from buddy.safety.shell.analysis import Analyser
+    from buddy.safety.shell.context import TRUSTED_PATH, CommandPlace
+
+    analyser = Analyser()
+    return lambda command, boundary: analyser.analyse(
+        command, CommandPlace(boundary, search_path or TRUSTED_PATH)
+    )
 
 
 def _address(arguments: Any) -> tuple[str, HookOpinion | None]:

@@ -28,7 +28,7 @@ from buddy.app.sandbox import RunSandbox
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
-from buddy.extend.hooks.commands import CommandRunner
+from buddy.extend.hooks.dispatcher import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools

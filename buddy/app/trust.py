@@ -9,13 +9,24 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
 
 from buddy.app.launch import LaunchContext
-from buddy.app.trust_answer import TrustAnswer
 from buddy.app.trust_state import trust_store
 from buddy.safety.sanitise import clean, visible
 from buddy.safety.trust import TrustChange, folder_of
 from buddy.safety.trusted_files import trusted_things
+
+
+class TrustAnswer(msgspec.Struct, frozen=True):
+    """The result of an answer about trust: the text for the user, and whether the settings in force change
+    for this run only, permanently, or not at all."""
+
+    text: str
+    changes: Literal["no", "once", "remembered"]
+
 
 MAX_SHOWN = 12
 MAX_TEXT_LINES = 200

@@ -20,7 +20,7 @@ def trust_of(where: Directories, root: str) -> tuple[bool, str]:
     folder = folder_of(root)
     standing = store.standing(folder)
     if not standing.trusted:
-        return False, standing.reason if "cannot be used" in standing.reason else ""
+        return False, standing.problem
     changes = store.changes(folder, trusted_things(root))
     if not changes:
         return True, ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from buddy.safety.git_keys import names_file, starts_program
+from buddy.safety.git_programs import names_file, starts_program
 from buddy.safety.git_repository import (
     IN_EVERY_FOLDER,
     file_outside,

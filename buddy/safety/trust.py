@@ -51,11 +51,13 @@ class TrustChange(msgspec.Struct, frozen=True):
 
 
 class TrustStanding(msgspec.Struct, frozen=True):
-    """Trust in a folder. `asked`: the user was asked and answered. `reason` says why it is not trusted."""
+    """Trust in a folder. `asked`: the user was asked and answered. `reason` says why it is not trusted;
+    `problem` why the store cannot be used."""
 
     trusted: bool
     asked: bool
     reason: str
+    problem: str = ""
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ class TrustStore:
         """Return the trust in a folder."""
         stored = self._read()
         if isinstance(stored, str):
-            return TrustStanding(trusted=False, asked=False, reason=stored)
+            return TrustStanding(trusted=False, asked=False, reason=stored, problem=stored)
         record = stored.folders.get(folder.root)
         if record is None:
             return TrustStanding(trusted=False, asked=False, reason="the folder is new")

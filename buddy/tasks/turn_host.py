@@ -34,10 +34,9 @@ from buddy.agent.tool import Blocked, Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.instructions import FolderInstructions
 from buddy.llm.rate_limiter import GovernedProvider
 from buddy.safety.paths import Boundary
+from buddy.safety.policy.approval_text import coverage, missing_approval
 from buddy.safety.policy.decide import Verdict
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.missing_approval import missing_approval
-from buddy.safety.policy.rule_text import coverage
 from buddy.safety.policy.session import digest
 from buddy.safety.sandbox_openings import OpeningRequest, opening_request, relevant_blocks
 from buddy.safety.sanitise import visible

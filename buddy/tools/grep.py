@@ -24,8 +24,7 @@ from buddy.workspace.files.store import status_of
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.search.ignore import IgnoreTree
 from buddy.workspace.search.matcher import Found, Hit, cut, nothing
-from buddy.workspace.search.pattern import SearchPattern, prepare
-from buddy.workspace.search.regex_tokens import PatternError
+from buddy.workspace.search.pattern import PatternError, SearchPattern, prepare
 from buddy.workspace.search.runner import Corpus, SearchLimits, SearchRun, SearchSettings, find, stoppable
 from buddy.workspace.search.walk import Walked, below, glob_matcher, walk
 

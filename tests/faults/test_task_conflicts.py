@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolContext, ToolError, tool
-from buddy.tasks.test_windows import TestWindows
+from buddy.tasks.tool_execution import TestWindows
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.files.edit import edit_file
 from buddy.tools.files.read import read_file

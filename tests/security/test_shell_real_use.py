@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.safety.git_keys import starts_program
+from buddy.safety.git_programs import starts_program
 from buddy.safety.git_repository import find_git_folders, is_git_folder, repository_around
 from buddy.safety.policy.decide import judge
 from buddy.safety.policy.facts import Facts

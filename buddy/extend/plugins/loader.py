@@ -26,8 +26,8 @@ from buddy.extend.plugins.isolation import (
     contain,
     guard_imports,
     run_code,
+    unfit,
 )
-from buddy.extend.plugins.validation import unfit
 
 GROUP = "buddy.tools"
 MAX_FILE_BYTES = 1_000_000

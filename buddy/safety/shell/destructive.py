@@ -8,7 +8,7 @@ import posixpath
 import re
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_keys import starts_program
+from buddy.safety.git_programs import starts_program
 from buddy.safety.paths import Boundary, is_beneath, locate
 from buddy.safety.shell.fallback_scan import inner_commands, scavenge, targets_in_text
 from buddy.safety.shell.programs.names import SHELLS, word_list, words

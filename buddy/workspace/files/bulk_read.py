@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Literal, NamedTuple
 
-from buddy.workspace.files.legacy_encoding import legacy_encoding
+from buddy.workspace.files.content import legacy_encoding
 
 MAX_FILE_BYTES = 64_000_000
 PROBE_BYTES = 8192

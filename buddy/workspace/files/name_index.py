@@ -12,7 +12,7 @@ from itertools import accumulate, islice
 
 from buddy.safety.sanitise import clean
 from buddy.workspace.search.ignore import IgnoreTree
-from buddy.workspace.search.regex_tokens import in_class
+from buddy.workspace.search.pattern import in_class
 from buddy.workspace.search.walk import walk
 
 MAX_FILES = 100_000

@@ -12,7 +12,7 @@ import subprocess
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_keys import starts_program
+from buddy.safety.git_programs import starts_program
 from buddy.safety.git_repository import git_folders
 from buddy.workspace.processes.launch import trusted_program
 

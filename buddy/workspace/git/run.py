@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_keys import names_file
+from buddy.safety.git_programs import names_file
 from buddy.safety.git_repository import file_outside, files_that_wait, git_folders, repository_around
 from buddy.safety.sanitise import visible
 from buddy.workspace.git.config import (

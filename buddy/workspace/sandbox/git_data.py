@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
-from buddy.safety.git_keys import starts_program
+from buddy.safety.git_programs import starts_program
 from buddy.safety.git_repository import git_folders, read_regular, shared_folder
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.sandbox.profile import is_at_or_below

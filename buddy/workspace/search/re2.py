@@ -15,8 +15,7 @@ from typing import Any, Literal
 from buddy.agent.lazy_regex import pattern
 from buddy.workspace.files.bulk_read import DecodedText
 from buddy.workspace.search.matcher import Span, Stopped
-from buddy.workspace.search.pattern import SearchPattern
-from buddy.workspace.search.regex_tokens import Token, bounds_of
+from buddy.workspace.search.pattern import SearchPattern, Token, bounds_of
 
 MATCHES_BETWEEN_LOOKS = 1000
 LINES_AT_ONCE = 8

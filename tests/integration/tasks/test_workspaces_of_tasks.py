@@ -10,7 +10,7 @@ import pytest
 
 from buddy.agent.tool import Access, ToolResult
 from buddy.tasks.dependencies import Workspace, WorktreeParts
-from buddy.tasks.test_windows import TestWindows
+from buddy.tasks.tool_execution import TestWindows
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.write import write_file
 from buddy.workspace.worktrees.worktrees import Worktree, Worktrees, WorktreeStanding

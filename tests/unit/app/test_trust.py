@@ -10,8 +10,7 @@ import pytest
 
 from buddy.app.launch import LaunchContext, refresh_launch
 from buddy.app.options import Options
-from buddy.app.trust import FolderTrust
-from buddy.app.trust_answer import TrustAnswer
+from buddy.app.trust import FolderTrust, TrustAnswer
 from buddy.config.loading import directories
 from buddy.safety.paths import Boundary
 from buddy.safety.trusted_files import TEXT_THING

@@ -17,10 +17,9 @@ from buddy.safety.shell.programs.names import ONLY_PRINT, read_entries, word_lis
 from buddy.safety.shell.programs.options import table
 from buddy.safety.shell.programs.packages import PACKAGES
 from buddy.safety.shell.programs.search import SEARCH
-from buddy.safety.shell.programs.sed_awk import AWK, sed
 from buddy.safety.shell.programs.shims import manager_of, program_path, version_file
 from buddy.safety.shell.programs.system import PRINTS, SYSTEM
-from buddy.safety.shell.programs.text import TEXT, jq
+from buddy.safety.shell.programs.text import AWK, TEXT, jq, sed
 from buddy.safety.shell.programs.wrappers import (
     command_with,
     env_with,

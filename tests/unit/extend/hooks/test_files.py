@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from buddy.extend.hooks.files import HooksFile, read_definitions
-from buddy.extend.hooks.matchers import WrongMatcher, compile_matcher, matches
+from buddy.extend.hooks.files import HooksFile, WrongMatcher, compile_matcher, matches, read_definitions
 
 FILE = HooksFile("/home/me/.claude/settings.json", "~/.claude/settings.json", "user", confined=False)
 

@@ -13,9 +13,8 @@ import pytest
 from buddy.agent.display import NOTHING, Plain
 from buddy.agent.messages import ToolMessage
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, ToolResult, tool
-from buddy.extend.plugins.isolation import run_code
+from buddy.extend.plugins.isolation import MAX_RESULT_CHARS, careful, run_code
 from buddy.extend.plugins.loader import PluginTools, Reloaded
-from buddy.extend.plugins.validation import MAX_RESULT_CHARS, careful
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import YOLO, Desk

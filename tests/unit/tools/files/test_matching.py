@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.agent.tool import ToolError
-from buddy.tools.files.edit_plan import Edit, apply_edits
+from buddy.tools.files.edit import Edit, apply_edits
 from buddy.tools.files.matching import TYPOGRAPHY
 from buddy.workspace.files.content import decode, from_text
 

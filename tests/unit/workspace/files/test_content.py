@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.workspace.files.content import decode
-from buddy.workspace.files.legacy_encoding import legacy_encoding
+from buddy.workspace.files.content import decode, legacy_encoding
 from tests.support.search_desk import SearchDesk, search_desk
 
 JAPANESE = "# 合計を計算する関数です。\nprint('こんにちは、世界')\n"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from buddy.workspace.files.bulk_read import regular_bytes, text_of
 from buddy.workspace.search.matcher import ReMatcher, search
-from buddy.workspace.search.pattern import SearchPattern, prepare
+from buddy.workspace.search.pattern import PatternError, SearchPattern, prepare
 from buddy.workspace.search.re2 import Re2Matcher
-from buddy.workspace.search.regex_tokens import PatternError
 from tests.support.search_jobs import job_of
 
 ATOMS = st.sampled_from(

@@ -13,9 +13,8 @@ from buddy.safety.shell.programs.names import read_entries, word_list, words
 from buddy.safety.shell.programs.options import known_options, table
 from buddy.safety.shell.programs.packages import PACKAGES
 from buddy.safety.shell.programs.search import SEARCH
-from buddy.safety.shell.programs.sed_awk import AWK
 from buddy.safety.shell.programs.system import SYSTEM
-from buddy.safety.shell.programs.text import TEXT
+from buddy.safety.shell.programs.text import AWK, TEXT
 
 FOLDER = Path(names.__file__).parent
 TABLES = ("programs.options", "judges.options")

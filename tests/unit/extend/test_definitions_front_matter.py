@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from buddy.extend.front_matter import flag_field, list_field, split_front_matter, text_field
+from buddy.extend.definitions import flag_field, list_field, split_front_matter, text_field
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

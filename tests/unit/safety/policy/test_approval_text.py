@@ -8,8 +8,8 @@ import pytest
 
 from buddy.agent.events import MissingApproval
 from buddy.headless.formats import skipped_line
+from buddy.safety.policy.approval_text import missing_approval
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.missing_approval import missing_approval
 from buddy.safety.policy.rules import RuleSet
 from buddy.safety.policy.rules_loading import rules_of_claude
 from buddy.safety.policy.session import Policy

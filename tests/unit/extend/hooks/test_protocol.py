@@ -6,13 +6,18 @@ import json
 
 import pytest
 
-from buddy.extend.hooks.answers import (
+from buddy.extend.hooks.protocol import (
+    EVENTS,
+    NO_VERDICT,
+    CommandHook,
+    Hook,
+    HookEvent,
+    HookVerdict,
     merge_verdicts,
     verdict_of_exit,
     verdict_of_output,
     verdict_without_answer,
 )
-from buddy.extend.hooks.protocol import EVENTS, NO_VERDICT, CommandHook, Hook, HookEvent, HookVerdict
 
 
 def hook(event: HookEvent) -> Hook:
