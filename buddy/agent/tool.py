@@ -115,7 +115,8 @@ class Tool(msgspec.Struct, frozen=True):
     says why a call is asked about ("it deletes a file"); `command` returns the shell command a call runs;
     `query` returns words of a call that strangers read; `asks_person`, `delegates`: it asks the person, it
     starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
-    `hooked_per_file`: hooks get one event for each file it writes."""
+    `hooked_per_file`: hooks get one event for each file it writes; `core`: every request declares it,
+    however many tools there are."""
 
     name: str
     description: str
@@ -145,6 +146,7 @@ class Tool(msgspec.Struct, frozen=True):
     delegates: bool = False
     change_name: str = ""
     hooked_per_file: bool = False
+    core: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the declared function directly, as if it had not been decorated."""
@@ -210,6 +212,7 @@ def tool(
     delegates: bool = False,
     change_name: str = "",
     hooked_per_file: bool = False,
+    core: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -277,6 +280,7 @@ def tool(
             delegates=delegates,
             change_name=change_name,
             hooked_per_file=hooked_per_file,
+            core=core,
         )
 
     return declare
@@ -307,12 +311,21 @@ def _in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     return called
 
 
+NOT_LOADED = (
+    '{name} is not loaded and was not called. Call search_tools with query "{name}"; '
+    "it can be called from your next reply on."
+)
+
+
 class ToolRegistry:
-    """Tools by name. Names are unique; the first registration of a name or alias wins."""
+    """Tools by name. Names are unique; the first registration of a name or alias wins. Deferred tools are
+    known and not declared: they can be called once they are admitted."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}
+        self._deferred: dict[str, Tool] = {}
+        self._admitted: list[str] = []
         self._definitions: tuple[ToolDefinition, ...] | None = None
         for tool in tools:
             self.register(tool)
@@ -330,23 +343,43 @@ class ToolRegistry:
         """Take a tool and its aliases out, if it is there."""
         if self._tools.pop(name, None) is not None:
             self._definitions = None
+            self._admitted = [other for other in self._admitted if other != name]
             self._aliases = {alias: target for alias, target in self._aliases.items() if target != name}
+
+    def defer(self, tools: Iterable[Tool]) -> None:
+        """Keep tools back until `admit`."""
+        self._deferred |= {tool.name: tool for tool in tools}
+
+    def deferred(self) -> tuple[Tool, ...]:
+        """Return the tools that are kept back, sorted by name."""
+        return tuple(self._deferred[name] for name in sorted(self._deferred))
+
+    def admit(self, names: Iterable[str]) -> tuple[Tool, ...]:
+        """Declare deferred tools from now on, behind all others: a prompt cache keeps what stands before
+        them. Returns those that were kept back until now."""
+        admitted = [self._deferred.pop(name) for name in names if name in self._deferred]
+        for tool in admitted:
+            self.register(tool)
+            self._admitted.append(tool.name)
+        return tuple(admitted)
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name or alias."""
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
 
     def list_all(self) -> tuple[Tool, ...]:
-        """Return all tools, sorted by name, so that the request prefix stays the same."""
-        return tuple(self._tools[name] for name in sorted(self._tools))
+        """Return all tools, sorted by name, the admitted ones last, so that the request prefix stays the
+        same."""
+        first = sorted(self._tools.keys() - set(self._admitted))
+        return tuple(self._tools[name] for name in (*first, *self._admitted))
 
     def list_by_category(self, category: Category) -> tuple[Tool, ...]:
         """Return the tools of one category, sorted by name."""
         return tuple(tool for tool in self.list_all() if tool.category == category)
 
     def list_definitions(self) -> tuple[ToolDefinition, ...]:
-        """Return the tools' declarations, sorted by name: the same tuple until a tool comes or goes, so that
-        whoever encoded it need not compare schemas."""
+        """Return the tools' declarations in the order of `list_all`: the same tuple until a tool comes or
+        goes, so that whoever encoded it need not compare schemas."""
         if self._definitions is None:
             self._definitions = tuple(tool.definition() for tool in self.list_all())
         return self._definitions
@@ -355,6 +388,12 @@ class ToolRegistry:
         """Return the error text for a call of a tool that is not there."""
         import difflib  # here: 1 ms that a start need not pay
 
-        near = difflib.get_close_matches(name[:80], [*self._tools, *self._aliases], n=1)
-        hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
-        return f"there is no tool named {name[:80]!r}.{hint} Available: {', '.join(sorted(self._tools))}"
+        later = {alias: tool.name for tool in self._deferred.values() for alias in (tool.name, *tool.aliases)}
+        if name in later:
+            return NOT_LOADED.format(name=later[name])
+        near = difflib.get_close_matches(name[:80], [*self._tools, *self._aliases, *later], n=1)
+        hint = f" Did you mean {self._aliases.get(near[0], later.get(near[0], near[0]))}?" if near else ""
+        more = f"; search_tools finds {len(self._deferred)} more" if self._deferred else ""
+        return (
+            f"there is no tool named {name[:80]!r}.{hint} Available: {', '.join(sorted(self._tools))}{more}"
+        )

@@ -448,6 +448,7 @@ def _board_parts(session: Session) -> BoardParts:
         follow_ups=settings.agent.follow_ups,
         hooks=session.extensions.hooks,
         catalogue=session.extensions.catalogue,
+        direct_tools=settings.tools.direct,
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),

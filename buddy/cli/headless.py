@@ -45,7 +45,6 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
-from buddy.tools.builtin import offered
 
 MAX_STDIN_CHARS = 1_000_000
 SERVERS_WAIT_S = 10.0
@@ -165,12 +164,13 @@ async def _run(
 
 
 def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
+    tools = session.board.tools_of(task_id)
     access = models.access(session.board.task(task_id).model)
     return RunFacts(
         session_id=session.session_id,
         cwd=session.board.task(task_id).workspace.boundary.cwd,
         model=access.name,
-        tools=tuple(tool.name for tool in offered(session.board.parts.tools, access.model).list_all()),
+        tools=tuple(sorted(tool.name for tool in (*tools.list_all(), *tools.deferred()))),
         permission_mode=session.policy.mode,
     )
 

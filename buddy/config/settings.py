@@ -71,6 +71,7 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     of a command, but for `shell_processes`, which the system counts for the whole user."""
 
     disabled: tuple[str, ...] = ()
+    direct: Limit = 20
     shell_time_limit_s: Seconds = 120
     shell_output_bytes: Annotated[int, msgspec.Meta(ge=100, le=100_000_000)] = 131_072
     shell_cpu_s: Limit = 0

@@ -19,7 +19,13 @@ MAX_RESULT_CHARS = 100_000
 MAX_FILES_NAMED = 100
 
 
-@tool(risk="low", category="other", access=no_access, aliases=("Skill", "use_skill", "activate_skill"))
+@tool(
+    risk="low",
+    core=True,
+    category="other",
+    access=no_access,
+    aliases=("Skill", "use_skill", "activate_skill"),
+)
 async def skill(
     ctx: ToolContext,
     name: Annotated[str, Meta(description="Name of the skill, as listed")],

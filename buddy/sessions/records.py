@@ -47,7 +47,8 @@ class SessionHeader(msgspec.Struct, frozen=True):
 class TaskChanged(msgspec.Struct, frozen=True):
     """The new state of a task. `parent` is the task it works for, 0 for none. The first record of a copied
     task has `copy_of`: it starts with the first `copied` messages of that task's history. `tools`: the names
-    it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree."""
+    it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree.
+    `loaded_tools`: the tools that its searches loaded."""
 
     title: str
     state: TaskState
@@ -59,6 +60,7 @@ class TaskChanged(msgspec.Struct, frozen=True):
     copied: int = 0
     tools: tuple[str, ...] | None = None
     worktree: str = ""
+    loaded_tools: tuple[str, ...] = ()
 
 
 class Note(msgspec.Struct, frozen=True):

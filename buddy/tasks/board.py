@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -23,7 +24,7 @@ from buddy.agent.messages import (
     UserPart,
     unanswered_calls,
 )
-from buddy.agent.tool import ToolError, ToolResult
+from buddy.agent.tool import ToolError, ToolRegistry, ToolResult
 from buddy.extend.agent_profiles import AgentProfile
 from buddy.safety.policy.rules import Rule
 from buddy.safety.policy.session import CallLimits
@@ -37,6 +38,7 @@ from buddy.tasks.event_hub import EventHub, EventReader
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task, TaskError, restore_task, title_of
 from buddy.tasks.tool_execution import Writes
+from buddy.tasks.tool_offer import tools_of_task
 from buddy.tasks.turn_host import TurnParts, run_between_turns
 from buddy.tasks.turn_runner import TurnRunner
 from buddy.tasks.workspaces import TaskWorkspaces
@@ -346,6 +348,11 @@ class TaskBoard:
             raise ToolError(self.parts.tools.unknown(tool))
         decoded = found.decode(msgspec.json.encode(arguments).decode())
         return await run_between_turns(self._shared, self.task(task_id), found, decoded)
+
+    def tools_of(self, task_id: int) -> ToolRegistry:
+        """Return the tools that a task's next request declares, with those it could still load."""
+        task = self.task(task_id)
+        return tools_of_task(self.parts, task, partial(self.delegations.hides, task), lambda _tools: None)
 
     def work_by(self, task_id: int, profile: AgentProfile) -> None:
         """Let an empty task work by a subagent file. Raises `TaskError` once it has begun."""

@@ -142,7 +142,8 @@ class BoardParts(msgspec.Struct, frozen=True):
     receives the facts of each judged call; `redact` removes secrets of known shapes from a message;
     `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`
     is False when nobody can answer; `day` is None without a daily budget; `worktrees` is None where
-    worktrees are not available, `hooks` and `catalogue` where there are no extensions.
+    worktrees are not available, `hooks` and `catalogue` where there are no extensions. With more than
+    `direct_tools` tools a model is offered the core of them and `search_tools`; 0 offers all.
     """
 
     workspace: Workspace
@@ -169,3 +170,4 @@ class BoardParts(msgspec.Struct, frozen=True):
     worktrees: WorktreeParts | None = None
     hooks: HookDispatcher | None = None
     catalogue: ExtensionCatalogue | None = None
+    direct_tools: int = 0

@@ -128,8 +128,7 @@ async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> Mo
     ask = board.message(render_template(await read_template("compaction.md"), {"focus": wanted}), "prompt")
     old = apply_compaction(task.compaction, task.history[:through])
     # Some providers refuse a history with calls unless the tools are declared.
-
-    tools = board.parts.tools.list_definitions()
+    tools = board.tools_of(task.task_id).list_definitions()
     return ModelRequest(
         board.parts.model(task.model).model, task.system_prompt(board.parts), (*old, ask), tools
     )

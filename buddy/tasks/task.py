@@ -68,6 +68,12 @@ class Task:
         self.reason = ""
         self.closed = False
         self.tools: frozenset[str] | None = None
+        self.loaded_tools: tuple[str, ...] = ()
+        """The tools its searches loaded, in their order."""
+        self.declared_tools: tuple[str, ...] | None = None
+        """The tools the last request declared, None before the first one of this run."""
+        self.prefix_changes: list[str] = []
+        """The reasons why the beginning of its prompts changed, so that a provider's cache began anew."""
         self.background = False
         self.receipt: Receipt | None = None
         """The receipt of the last turn, None when it changed no file."""
@@ -109,6 +115,7 @@ class Task:
         self.copy_of, self.copied = original.task_id, copyable_length(original.history)
         self.history = original.history[: self.copied]
         self.compaction = original.compaction
+        self.loaded_tools = original.loaded_tools
 
     @property
     def has_only_a_copy(self) -> bool:
@@ -129,6 +136,8 @@ class Task:
         self.compaction = self.receipt = None
         self.not_run = ()
         self.copied = 0
+        self.loaded_tools, self.declared_tools = (), None
+        self.prefix_changes.clear()
         self.meter.context_tokens = 0
         self.services.forget_shown()
 
@@ -156,6 +165,7 @@ class Task:
             copied=self.copied,
             tools=None if self.tools is None else tuple(sorted(self.tools)),
             worktree=self.workspace.worktree.name if self.workspace.worktree else "",
+            loaded_tools=self.loaded_tools,
         )
 
     def last_answer(self) -> str:
@@ -181,6 +191,7 @@ def restore_task(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) 
     task.closed = record.task.closed
     task.copy_of, task.copied = record.task.copy_of, record.task.copied
     task.tools = None if record.task.tools is None else frozenset(record.task.tools)
+    task.loaded_tools = record.task.loaded_tools
     task.history = list(record.history)
     task.not_run = resumed.not_run_calls
     task.compaction = record.compaction

@@ -62,8 +62,8 @@ from buddy.tasks.sandboxing import (
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task
 from buddy.tasks.tool_execution import Surroundings, Writes, execute
+from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
 from buddy.tasks.workspaces import TaskWorkspaces
-from buddy.tools.builtin import offered
 from buddy.workspace.undo.log import UndoLog
 
 MOST_DELETIONS = 8
@@ -158,9 +158,16 @@ def build_agent(
     provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, report_wait)
     if access.library is not None and not access.library.is_loaded:
         provider = LoadingProvider(provider, access.library, tell)
+
+    def note(admitted: tuple[Tool, ...]) -> None:
+        note_loaded(task, tools, admitted)
+        shared.board.journal.record_task(task.task_id, task.record())
+
+    tools = tools_of_task(shared.board, task, partial(shared.delegations.hides, task), note)
+    note_declared(task, tools)
     return Agent(
         provider=PausingProvider(provider, shared.hub),
-        tools=offered(shared.board.tools, access.model, task.tools, partial(shared.delegations.hides, task)),
+        tools=tools,
         model=access.model,
         system=task.system_prompt(shared.board),
         limits=_limits_of(task, limits),

@@ -21,6 +21,7 @@ from buddy.tools.git_write import git_add, git_checkout, git_commit, git_pull, g
 from buddy.tools.grep import grep
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
 from buddy.tools.run_tests import run_tests
+from buddy.tools.search_tools import search_tools
 from buddy.tools.shell import run_shell
 from buddy.tools.todo import time, todo
 from buddy.tools.web import web_fetch, web_search
@@ -62,6 +63,7 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     ask_user,
     todo,
     time,
+    search_tools,
 )
 
 

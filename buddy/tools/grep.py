@@ -365,6 +365,7 @@ def _access(arguments: Any) -> Access:
 
 @tool(
     risk="low",
+    core=True,
     category="search",
     access=_access,
     aliases=("grep_search", "search", "rg", "ripgrep", "search_files", "search_file_content", "search_code"),

@@ -51,6 +51,7 @@ def runs_in(ctx: ToolContext, folder: str) -> str:
 
 @tool(
     risk="high",
+    core=True,
     category="shell",
     confined=True,
     access=any_access,

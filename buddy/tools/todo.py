@@ -49,6 +49,7 @@ class WallClock(msgspec.Struct, frozen=True):
 
 @tool(
     risk="low",
+    core=True,
     category="plan",
     access=no_access,
     aliases=("todo_write", "update_plan", "TodoWrite"),

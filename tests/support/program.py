@@ -126,11 +126,11 @@ class Desk:
             "network": {"tries": 3, "unattended_tries": 3},
             # Most tests are about what happens without one; those of the sandbox switch it on.
             "sandbox": {"level": "off"},
+            # Most tests call a tool without a search before; those of search_tools set another number.
+            "tools": {"direct": 0},
         }
         if self.tools:
-            table["tools"] = {
-                "disabled": [tool.name for tool in BUILTIN_TOOLS if tool.name not in self.tools]
-            }
+            table["tools"]["disabled"] = [tool.name for tool in BUILTIN_TOOLS if tool.name not in self.tools]
         for section, values in settings.items():
             table[section] = (
                 {**table.get(section, {}), **values} if isinstance(values, Mapping) else list(values)

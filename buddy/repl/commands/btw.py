@@ -70,7 +70,7 @@ def _request(context: Context, access: ModelAccess, history: tuple[Message, ...]
         model=access.model,
         system=context.board.task(context.focus).system_prompt(context.board.parts),
         history=history,
-        tools=context.board.parts.tools.list_definitions(),
+        tools=context.board.tools_of(context.focus).list_definitions(),
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
         top_p=sampling.top_p,

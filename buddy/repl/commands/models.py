@@ -11,9 +11,11 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, TableBlock
+from buddy.safety.sanitise import visible
 from buddy.tasks.board import TaskBoard, TaskError
 
 MAX_SERVED = 30
+MAX_REASONS = 5
 MOST_TOKENS = 1_000_000_000_000
 
 
@@ -91,6 +93,10 @@ async def cost(context: Context, argument: str) -> None:
             )
         )
     context.screen.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
+    for task in context.board.tasks.values():
+        for reason in task.prefix_changes[-MAX_REASONS:]:
+            begun = f"task {task.task_id}: the prompt cache began anew: {visible(reason)}"
+            context.screen.print(NoteBlock("hint", begun))
     dollars, known = session_cost(context.board)
     suffix = "" if known else " (+: plus models without a known price)" if dollars else " is known"
     totals = (

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from buddy.agent.tool import ToolRegistry
 from buddy.repl.commands.models import session_cost
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
 from buddy.repl.view.replay import blocks_of
+from buddy.safety.sanitise import visible
 from buddy.sessions.export import ExportFormat, export_session
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
@@ -25,6 +28,7 @@ from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.dependencies import ModelAccess
 from buddy.tasks.summarise import CompactionFigures, compact_task, compaction_figures, uncompact_task
+from buddy.tools.search_tools import declared_tokens
 
 
 @command(
@@ -263,9 +267,8 @@ async def context_(context: Context, argument: str) -> None:
     kinds: dict[str, float] = {
         "system prompt and instructions": len(task.system_prompt(context.board.parts)) / 4
     }
-    kinds["tools"] = (
-        sum(len(str(tool.parameters)) + len(tool.description) for tool in parts.tools.list_all()) / 4
-    )
+    tools = context.board.tools_of(context.focus)
+    kinds["tools"] = declared_tokens(tools.list_all())
     for message in task.history:
         kind = _kind(message)
         kinds[kind] = kinds.get(kind, 0) + message_tokens(message)
@@ -284,10 +287,21 @@ async def context_(context: Context, argument: str) -> None:
     )
     for name in context.session.instruction_names:
         context.screen.print(NoteBlock("hint", f"instructions: {name}"))
+    if tools.deferred():
+        context.screen.print(NoteBlock("hint", _offer(tools, task.loaded_tools)))
     statistics = parts.cache.statistics()
     if statistics.hits or statistics.misses:
         summary = f"tool results: {statistics.hits:,} from the cache, {statistics.misses:,} looked up"
         context.screen.print(NoteBlock("hint", summary))
+
+
+def _offer(tools: ToolRegistry, loaded: Sequence[str]) -> str:
+    present = [name for name in loaded if tools.get(name) is not None]
+    found = f" (found so far: {', '.join(map(visible, present))})" if present else ""
+    return (
+        f"tools: {len(tools.list_all())} in every request{found}, {len(tools.deferred())} more "
+        f"({words.tokens(declared_tokens(tools.deferred()))} tokens) when search_tools finds them"
+    )
 
 
 def _split_total(total: int, estimates: list[float]) -> list[int]:

@@ -402,6 +402,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 
 @tool(
     risk="medium",
+    core=True,
     keeps_undo=True,
     change_name="edit",
     category="files",

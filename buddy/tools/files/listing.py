@@ -145,6 +145,7 @@ def _find_access(arguments: Any) -> Access:
 
 @tool(
     risk="low",
+    core=True,
     category="search",
     access=_find_access,
     aliases=("glob", "find", "file_search", "glob_file_search", "find_file"),

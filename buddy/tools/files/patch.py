@@ -236,6 +236,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 
 @tool(
     risk="medium",
+    core=True,
     keeps_undo=True,
     change_name="patch",
     hooked_per_file=True,

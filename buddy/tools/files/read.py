@@ -155,6 +155,7 @@ def _access(arguments: Any) -> Access:
 # record.
 @tool(
     risk="low",
+    core=True,
     category="files",
     access=_access,
     aliases=("read", "view", "view_file", "cat", "open_file"),

@@ -1,0 +1,163 @@
+"""`search_tools`: the way to tools that are not offered from the start, and the choice of those that are.
+
+Every declared tool is paid for with each request. Beyond a number of tools, or a share of the window, only
+the core is declared: reading, searching, editing and the shell, which is all that the recorded sessions and
+edits did, and what the system prompt names (`todo`, `skill`). The rest is found by name or by words and
+declared from then on. That changes the beginning of the prompt, so nothing else does it within a turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from buddy.agent.budget import text_tokens
+from buddy.agent.display import Plain
+from buddy.agent.formatting import format_count
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import Tool, ToolContext, ToolError, ToolRegistry, ToolResult, no_access, tool
+
+WINDOW_SHARE = 0.1
+"""Declarations may take this share of the window before only the core is offered."""
+MAX_FOUND = 5
+MAX_LISTED = 40
+MAX_QUERY_CHARS = 400
+_MCP = "mcp:"
+_WORD = pattern(r"[^\W_]+")
+_SMALL_WORDS = frozenset(
+    {"a", "an", "and", "for", "from", "how", "in", "into", "is", "it", "of", "on", "or", "the", "to", "with"}
+)
+
+
+@tool(risk="low", category="other", access=no_access, aliases=("ToolSearch", "tool_search"))
+async def search_tools(
+    ctx: ToolContext,
+    query: Annotated[str, Meta(description="Names, comma separated, or words for what you need")],
+) -> ToolResult:
+    """Load more tools. The best matches can be called from your next reply on."""
+    raise ToolError("all tools are loaded already; call the one you need")
+
+
+def narrow(
+    tools: ToolRegistry,
+    *,
+    most: int,
+    window: int,
+    admitted: Sequence[str],
+    is_core: Callable[[Tool], bool],
+    search: Tool,
+    note: Callable[[tuple[Tool, ...]], None],
+) -> ToolRegistry:
+    """Return the registry of a turn: all tools where they are few, else the core, `search_tools` and what was
+    admitted before. `most` is the number of tools that counts as few (0: any), `window` the model's in
+    tokens; `note` hears of tools that a search admits."""
+    everything = tuple(one for one in tools.list_all() if one.name != search.name)
+    if not most or (len(everything) <= most and declared_tokens(everything) <= window * WINDOW_SHARE):
+        return ToolRegistry(everything)
+    registry = ToolRegistry(one for one in everything if is_core(one))
+    registry.defer(one for one in everything if not is_core(one))
+    if not registry.deferred():
+        return registry
+    registry.register(_bound(search, registry, note))
+    registry.admit(admitted)
+    return registry
+
+
+def declared_tokens(tools: Iterable[Tool]) -> int:
+    """Estimate the tokens that the declarations of tools take in each request."""
+    return round(sum(text_tokens(one.description) + text_tokens(str(one.parameters)) + 8 for one in tools))
+
+
+def _bound(search: Tool, registry: ToolRegistry, note: Callable[[tuple[Tool, ...]], None]) -> Tool:
+    """Return the search over one registry. Its description names what there is, so that a model knows what it
+    may look for; the tools of servers are many and go by their server."""
+
+    async def run(_ctx: ToolContext, arguments: object) -> ToolResult:
+        query = str(getattr(arguments, "query", ""))[:MAX_QUERY_CHARS]
+        matches = find(query, (*registry.list_all(), *registry.deferred()))
+        loaded = [one for one in matches if registry.get(one.name) is not None and one.name != search.name]
+        new = [one for one in matches if registry.get(one.name) is None]
+        admitted = registry.admit(one.name for one in new[:MAX_FOUND])
+        if admitted:
+            note(admitted)
+        return _result(query, registry, admitted, loaded, new[MAX_FOUND:])
+
+    own = [one.name for one in registry.deferred() if not one.source.startswith(_MCP)]
+    servers = sorted({one.source[len(_MCP) :] for one in registry.deferred() if one.source.startswith(_MCP)})
+    listed = ", ".join(own[:MAX_LISTED]) + (", …" if len(own) > MAX_LISTED else "")
+    pieces = [search.description, *([f"There are: {listed}."] if own else [])]
+    pieces += [f"MCP servers with tools: {', '.join(servers[:MAX_LISTED])}."] if servers else []
+    return replace(search, description=" ".join(pieces), run=run)
+
+
+def find(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools a query means: those it names, else those its words fit, best first."""
+    pieces = {piece.strip("`\"' ").lower() for piece in re.split(r"[,;\s]+", query)} - {""}
+    named = tuple(one for one in tools if pieces & {name.lower() for name in _names(one)})
+    if named:
+        return named
+    words = {_stem(word) for word in _WORD().findall(query.lower()) if word not in _SMALL_WORDS}
+    scores = [(_score(words, one), one) for one in tools]
+    best = max((score for score, _one in scores), default=0)
+    close = [(score, one) for score, one in scores if score and score * 2 >= best]
+    return tuple(one for _score, one in sorted(close, key=lambda pair: (-pair[0], pair[1].name)))
+
+
+def _names(one: Tool) -> tuple[str, ...]:
+    """Return the names a tool is known by: an MCP tool also by the server's own name for it."""
+    return (one.name, *one.aliases, *one.name.split("__", 2)[2:])
+
+
+def _score(words: Collection[str], one: Tool) -> int:
+    names = _stems(" ".join((*_names(one), one.source.removeprefix(_MCP))))
+    about = _stems(one.description)
+    takes = _stems(" ".join(one.parameters.get("properties") or ()))
+    return sum(4 * (word in names) + 2 * (word in about) + (word in takes) for word in words)
+
+
+def _stems(text: str) -> set[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ")
+    return {_stem(word) for word in _WORD().findall(spaced.lower())}
+
+
+def _stem(word: str) -> str:
+    """Return a word without the endings that a question and a description differ in."""
+    for ending in ("ing", "es", "s", "ed", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+def _result(
+    query: str,
+    registry: ToolRegistry,
+    admitted: Sequence[Tool],
+    loaded: Sequence[Tool],
+    more: Sequence[Tool],
+) -> ToolResult:
+    names = ", ".join(one.name for one in admitted)
+    lines = [f"{one.name}: {first_sentence(one.description)}" for one in admitted]
+    if admitted:
+        lines.insert(0, "Loaded; call them from your next reply on:")
+    if loaded:
+        lines.append(f"Loaded already: {', '.join(one.name for one in loaded[:MAX_FOUND])}")
+    if more:
+        lines.append(f"Further matches, not loaded: {', '.join(one.name for one in more[:MAX_LISTED])}")
+    if not lines:
+        rest = [one.name for one in registry.deferred()]
+        lines.append(f"No tool fits {query!r}. There are: {', '.join(rest[:MAX_LISTED]) or 'none'}")
+        if len(rest) > MAX_LISTED:
+            lines.append(f"and {format_count(len(rest) - MAX_LISTED, 'more')}; use other words")
+    return ToolResult(
+        "\n".join(lines), Plain(f"loaded {names}" if names else lines[0][:200], "\n".join(lines))
+    )
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description, in one line, without its full stop."""
+    first = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+    return first if len(first) <= 200 else f"{first[:199]}…"
