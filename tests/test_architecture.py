@@ -23,7 +23,7 @@ from buddy.cli.arguments import COMMANDS
 from buddy.tools.builtin import BUILTIN_TOOLS
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "buddy"
@@ -482,8 +482,8 @@ async def test_a_shell_command_loads_nothing_heavy_either(tmp_path: Path) -> Non
 async def _loaded_by_exec(tmp_path: Path, lane: str, made: object) -> tuple[set[str], set[str]]:
     """The modules `buddy exec` has when its first request imports httpcore2, and when it leaves."""
     async with FakeLLM([reply(made), reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url, lane)
-        desk.files(a__txt="alpha\n")
+        program = Program(tmp_path, server.url, lane)
+        program.files(a__txt="alpha\n")
         first, said = tmp_path / "first.json", tmp_path / "modules.json"
         hook = tmp_path / "hook"
         hook.mkdir()
@@ -496,8 +496,8 @@ async def _loaded_by_exec(tmp_path: Path, lane: str, made: object) -> tuple[set[
             "sys.meta_path.insert(0, Watch())\n"
             f"atexit.register(lambda: open({str(said)!r}, 'w').write(json.dumps(sorted(sys.modules))))\n"
         )
-        desk.environment = {"PYTHONPATH": os.pathsep.join([str(hook), str(ROOT)])}
-        ran = await desk.run("exec", "hi")
+        program.environment = {"PYTHONPATH": os.pathsep.join([str(hook), str(ROOT)])}
+        ran = await program.run("exec", "hi")
     assert (ran.code, ran.out) == (0, "ok\n"), ran.err
     return set(json.loads(first.read_text())), set(json.loads(said.read_text()))
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults.cancel_rounds import SCENARIOS, cancel_desk, rounds
+from tests.faults.cancel_rounds import SCENARIOS, cancel_session, rounds
 
 
 async def main(count: int, names: list[str]) -> int:
@@ -18,8 +18,8 @@ async def main(count: int, names: list[str]) -> int:
     for name in names or SCENARIOS:
         started = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            async with cancel_desk(Path(folder)) as desk:
-                problems, cancelled = await rounds(desk, name, count, random.Random(name))
+            async with cancel_session(Path(folder)) as session:
+                problems, cancelled = await rounds(session, name, count, random.Random(name))
         failed += bool(problems)
         seconds = time.monotonic() - started
         print(

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tests.bench.standstill import Taken, taken
 from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 ESC = b"\x1b"
@@ -75,7 +75,7 @@ async def tool(folder: Path) -> Round:
     """Esc while a command with children of its own runs."""
     async with (
         FakeLLM([reply(call("run_shell", command=COMMAND)), reply("never")]) as server,
-        on_terminal(desk(folder, server), "--permission-mode", "yolo", "--trust") as terminal,
+        on_terminal(program(folder, server), "--permission-mode", "yolo", "--trust") as terminal,
     ):
         await terminal.line("go")
         pid = terminal.process.pid
@@ -99,7 +99,7 @@ async def stream(folder: Path) -> Round:
     """Esc while a reply has come to a halt."""
     async with (
         FakeLLM([reply("alpha beta gamma delta " * 20, fault=Stall(after=20))]) as server,
-        on_terminal(desk(folder, server)) as terminal,
+        on_terminal(program(folder, server)) as terminal,
     ):
         await terminal.line("go")
         await terminal.shows("beta")
@@ -111,9 +111,9 @@ async def stream(folder: Path) -> Round:
         return Round((asked.ended_at - at) * 1000, taken().since(before))
 
 
-def desk(folder: Path, server: FakeLLM) -> Desk:
+def program(folder: Path, server: FakeLLM) -> Program:
     """A repository with one file."""
-    made = Desk(folder, server.url)
+    made = Program(folder, server.url)
     made.files(main__py="print(1)\n")
     return made
 

@@ -22,7 +22,7 @@ from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.loop_watch import LoopWatch
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import on_terminal
 from tests.support.typist import Typist, resident_kb
 
@@ -51,9 +51,9 @@ async def one(name: str, command: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         watch = LoopWatch(Path(folder))
         async with FakeLLM(model) as server:
-            desk = Desk(Path(folder), server.url)
-            desk.files(main__py="print(1)\n")
-            async with on_terminal(desk, *YOLO, program=watch.program) as terminal:
+            program = Program(Path(folder), server.url)
+            program.files(main__py="print(1)\n")
+            async with on_terminal(program, *YOLO, command=watch.program) as terminal:
                 await terminal.line("go first")
                 await terminal.has_shown("That is all.")
                 begun_kb = resident_kb(terminal.process.pid)

@@ -23,16 +23,16 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fake_llm.script import reply  # noqa: E402 - the path above
 from tests.fake_llm.server import FakeLLM  # noqa: E402
-from tests.support.program import Desk  # noqa: E402
+from tests.support.program import Program  # noqa: E402
 
 DELTAS = 20_000
 PIECE = "tok "
 
 
-async def cpu_of(desk: Desk, output_format: str, expected: int) -> float:
+async def cpu_of(program: Program, output_format: str, expected: int) -> float:
     """Seconds of CPU, user and system, of one whole run."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = await desk.run("exec", "--output-format", output_format, "hi")
+    ran = await program.run("exec", "--output-format", output_format, "hi")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.code or ran.out.count(PIECE.strip()) < expected:
         raise SystemExit(f"expected {expected} pieces, found exit code {ran.code}: {ran.err}")
@@ -49,7 +49,7 @@ async def main(runs: int, output_format: str) -> None:
                 async with FakeLLM([answer]) as server:
                     place = Path(folder) / str(count)
                     place.mkdir(exist_ok=True)
-                    seconds.append(await cpu_of(Desk(place, server.url), output_format, count))
+                    seconds.append(await cpu_of(Program(place, server.url), output_format, count))
     for count, seconds in found.items():
         print(f"{count:6} deltas: CPU min {min(seconds):.3f} s, median {statistics.median(seconds):.3f} s")
     print(f"{(min(found[DELTAS]) - min(found[1])) / DELTAS * 1e6:.1f} us each")

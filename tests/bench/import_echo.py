@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tests.bench.standstill import taken
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal
 
 P95_MS = 25.0
@@ -59,9 +59,9 @@ async def one(folder: Path, gap_s: float) -> tuple[list[Key], float]:
     """Every key typed during the import, and the seconds it took."""
     times = folder / "times"
     async with FakeLLM(lambda _asked: reply("hello")) as server:
-        desk = Desk(folder, server.url, lane="litellm-chat", environment={"BENCH_OUT": str(times)})
-        desk.files(main__py="print(1)\n")
-        terminal = Terminal(desk, (sys.executable, "-c", CHILD, "hi"), columns=120, rows=40)
+        program = Program(folder, server.url, lane="litellm-chat", environment={"BENCH_OUT": str(times)})
+        program.files(main__py="print(1)\n")
+        terminal = Terminal(program, (sys.executable, "-c", CHILD, "hi"), columns=120, rows=40)
         try:
             await terminal.until(times.exists, "the beginning of the import")
             asyncio.get_running_loop().remove_reader(terminal.master)  # its screen model would take our time

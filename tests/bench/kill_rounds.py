@@ -23,7 +23,7 @@ from pathlib import Path
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.line_codec import scan
 from buddy.sessions.records import TaskChanged
-from tests.faults.scripted_desk import Acked, check, forked, killed_at
+from tests.faults.scripted_journal import Acked, check, forked, killed_at
 from tests.support.session_files import said, store_in
 
 LIFE_S = 0.06

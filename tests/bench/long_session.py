@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.bench.standstill import taken
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 P50_MS, P95_MS = 3.0, 5.0
@@ -142,14 +142,16 @@ async def measure(folder: Path, given: argparse.Namespace) -> tuple[dict[str, ob
     """Stream, type, leave, resume, type."""
     text = answer(given.megabytes * 1_000_000 // given.turns)
     async with FakeLLM(lambda _asked: reply(text, chars=64)) as server:
-        desk = Desk(folder, server.url, settings={"api": {"context_limit": 10_000_000}})
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, columns=120, rows=40) as terminal:
+        program = Program(folder, server.url, settings={"api": {"context_limit": 10_000_000}})
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, columns=120, rows=40) as terminal:
             after_stream = await streamed(terminal, given)
             terminal.keys("\x04")
             await terminal.exit_code()
         begun = time.monotonic()
-        terminal = Terminal(desk, (sys.executable, "-m", "buddy", "resume", "--last"), columns=120, rows=40)
+        terminal = Terminal(
+            program, (sys.executable, "-m", "buddy", "resume", "--last"), columns=120, rows=40
+        )
         try:
             asyncio.get_running_loop().remove_reader(terminal.master)
             await asyncio.to_thread(first_echo, terminal)

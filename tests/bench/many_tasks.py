@@ -26,7 +26,7 @@ from pathlib import Path
 from buddy.agent.messages import AssistantMessage, text_of
 from tests.fake_llm.script import Reply, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import ROOT, Desk
+from tests.support.program import ROOT, Program
 from tests.support.terminal import Terminal, on_terminal
 
 P99_MS = 50.0
@@ -87,9 +87,9 @@ async def measure(
 ) -> dict[str, object]:
     """Start the tasks, type, let them end, compare."""
     assert server.stdout is not None
-    desk = Desk(folder, server.stdout.readline().strip())
-    desk.files(main__py="print(1)\n")
-    async with on_terminal(desk, columns=120, rows=40) as terminal:
+    program = Program(folder, server.stdout.readline().strip())
+    program.files(main__py="print(1)\n")
+    async with on_terminal(program, columns=120, rows=40) as terminal:
         await terminal.shows("sandbox")
         for number in range(given.tasks):
             terminal.keys(f"/bg stream {number}")
@@ -111,7 +111,7 @@ async def measure(
         await terminal.shows("running")
         await ended(terminal)
         await left(terminal)
-    whole = [await is_whole(desk, number, said(given.words)) for number in range(2, given.tasks + 2)]
+    whole = [await is_whole(program, number, said(given.words)) for number in range(2, given.tasks + 2)]
     return {
         "tasks": given.tasks,
         "p50_ms": round(statistics.median(lat), 1),
@@ -153,9 +153,9 @@ async def ended(terminal: Terminal) -> None:
         await asyncio.sleep(0.1)
 
 
-async def is_whole(desk: Desk, number: int, text: str) -> bool:
+async def is_whole(program: Program, number: int, text: str) -> bool:
     """Tell whether a task's last reply equals the server's, to the last byte."""
-    history = await desk.history("last", number)
+    history = await program.history("last", number)
     last = history[-1]
     return isinstance(last, AssistantMessage) and text_of(last) == text
 

@@ -18,7 +18,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 class Session:
@@ -26,7 +26,7 @@ class Session:
 
     def __init__(self, root: str) -> None:
         store = tempfile.mkdtemp(prefix="undo_")
-        self._desk = Desk(Path(root), session=Path(store))
+        self._project = ToolProject(Path(root), session=Path(store))
         weakref.finalize(self, shutil.rmtree, store, ignore_errors=True)
 
     def do(self, op: str, path: str, args: dict[str, Any]) -> tuple[bool, str]:
@@ -49,13 +49,13 @@ class Session:
             case "write":
                 return self._run(write_file, path=path, content=args["content"])
             case "undo":
-                self._desk.undo.undo(self._desk.locks)
+                self._project.undo.undo(self._project.locks)
                 return "taken back"
             case _:
                 raise NotImplementedError
 
     def _run(self, tool: Any, **arguments: Any) -> str:
-        return asyncio.run(self._desk.call(tool, **arguments)).text
+        return asyncio.run(self._project.call(tool, **arguments)).text
 
 
 def _quote(edit: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.pool import CommandRequest
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.command_desk import processes_with
-from tests.support.program import Desk
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.command_tools import processes_with
+from tests.support.program import Program
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 from tests.support.terminal import on_terminal
 
 ROUNDS = 200
@@ -31,14 +31,18 @@ STUBBORN = "trap '' TERM INT; (setsid sleep {mark} &); sleep {mark} & echo x; sl
 async def cost() -> None:
     """Alternate the kinds, so that a busy moment hits all of them."""
     for level, look in sorted(LOOKS.items(), reverse=True):
-        async with sandbox_desk(look=look) as desk:
-            kinds = {"bare": None, "inside": desk.confinement(), "read-only": desk.confinement("read-only")}
+        async with sandbox_machine(look=look) as machine:
+            kinds = {
+                "bare": None,
+                "inside": machine.confinement(),
+                "read-only": machine.confinement("read-only"),
+            }
             taken: dict[str, list[float]] = {name: [] for name in kinds}
             for _ in range(ROUNDS):
                 for name, confinement in kinds.items():
                     begin = time.perf_counter()
-                    await desk.sandbox.survey(desk.boundary)
-                    assert (await desk.finished("true", confinement)).ok
+                    await machine.sandbox.survey(machine.boundary)
+                    assert (await machine.finished("true", confinement)).ok
                     taken[name].append(time.perf_counter() - begin)
             shown = ", ".join(
                 f"{name} p50 {statistics.median(times) * 1000:.1f} ms, best {min(times) * 1000:.1f} ms"
@@ -50,15 +54,20 @@ async def cost() -> None:
 async def esc() -> None:
     """Cancel at moments from 0 to 60 ms after the start."""
     for level, look in sorted(LOOKS.items(), reverse=True):
-        async with sandbox_desk(look=look) as desk:
+        async with sandbox_machine(look=look) as machine:
             mark, survived, slowest = f"4321.{os.getpid()}{level}", 0, 0.0
             for turn in range(ROUNDS):
-                await desk.sandbox.survey(desk.boundary)
+                await machine.sandbox.survey(machine.boundary)
                 request = CommandRequest(
-                    shell_argv(STUBBORN.format(mark=mark)), str(desk.work), 1, confinement=desk.confinement()
+                    shell_argv(STUBBORN.format(mark=mark)),
+                    str(machine.work),
+                    1,
+                    confinement=machine.confinement(),
                 )
                 cancelled = asyncio.Event()
-                work = asyncio.ensure_future(desk.children.run(request, timeout_s=None, cancelled=cancelled))
+                work = asyncio.ensure_future(
+                    machine.children.run(request, timeout_s=None, cancelled=cancelled)
+                )
                 await asyncio.sleep(turn % 20 * 0.003)
                 begin = time.perf_counter()
                 cancelled.set()
@@ -75,12 +84,12 @@ async def memory() -> None:
     for sandbox in ("auto", "off", "auto", "off"):
         with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as folder:
             async with FakeLLM([reply("Done.")] * 9) as server:
-                desk = Desk(Path(folder), server.url)
-                desk.configure({"sandbox": {"level": sandbox}})
-                desk.files(main__py="print(1)\n")
-                runs = [await _one_shot(desk) for _ in range(5)]
+                program = Program(Path(folder), server.url)
+                program.configure({"sandbox": {"level": sandbox}})
+                program.files(main__py="print(1)\n")
+                runs = [await _one_shot(program) for _ in range(5)]
                 begin = time.perf_counter()
-                async with on_terminal(desk) as terminal:
+                async with on_terminal(program) as terminal:
                     ready = time.perf_counter() - begin
                     await asyncio.sleep(4)
                     status = Path(f"/proc/{terminal.process.pid}/smaps_rollup").read_text()
@@ -89,9 +98,9 @@ async def memory() -> None:
         print(f"{sandbox}: prompt {ready:.2f} s, {idle}, one-shot p50 {statistics.median(runs):.2f} s")
 
 
-async def _one_shot(desk: Desk) -> float:
+async def _one_shot(program: Program) -> float:
     begin = time.perf_counter()
-    assert (await desk.run("exec", "hi")).code == 0
+    assert (await program.run("exec", "hi")).code == 0
     return time.perf_counter() - begin
 
 

@@ -27,7 +27,7 @@ from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, Proce
 from buddy.workspace.sandbox.probe import ProbeResult
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.sandbox import Sandbox
-from tests.support.sandbox_desk import LOOKS
+from tests.support.sandbox_machine import LOOKS
 
 PYPI = ("pypi.org", "files.pythonhosted.org")
 NPM = ("registry.npmjs.org",)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from buddy.tools.git import git_diff, git_log, git_status
 from buddy.tools.shell import run_shell
-from tests.support.command_desk import Desk, desk, processes_with
+from tests.support.command_tools import ToolProject, processes_with, tool_project
 
 TREE = "(setsid sleep {n} >/dev/null 2>&1 &); sleep {n} & bash -c 'sleep {n}; true'"
 
@@ -41,23 +41,23 @@ def resident_mb(field: str = "VmRSS") -> float:
     return 0.0
 
 
-async def spawning(here: Desk) -> None:
+async def spawning(project: ToolProject) -> None:
     found: list[float] = []
     for _ in range(300):
         begin = time.perf_counter()
-        child = here.children.start(here.request("true"))
+        child = project.children.start(project.request("true"))
         found.append(time.perf_counter() - begin)
         await child.wait()
     row("start (the loop is held so long)", found)
-    await timed("run_shell `true`", 300, lambda: here.call(run_shell, command="true"))
-    await timed("run_shell `seq 1 20000`", 50, lambda: here.call(run_shell, command="seq 1 20000"))
+    await timed("run_shell `true`", 300, lambda: project.call(run_shell, command="true"))
+    await timed("run_shell `seq 1 20000`", 50, lambda: project.call(run_shell, command="seq 1 20000"))
 
 
-async def ending(here: Desk, command: str, name: str, rounds: int) -> None:
+async def ending(project: ToolProject, command: str, name: str, rounds: int) -> None:
     found: list[float] = []
     for turn in range(rounds):
         mark = f"{7000 + turn}.4321"
-        child = here.children.start(here.request(command.replace("{n}", mark)))
+        child = project.children.start(project.request(command.replace("{n}", mark)))
         while len(processes_with(mark)) < command.count("{n}"):
             await asyncio.sleep(0.01)
         begin = time.perf_counter()
@@ -67,7 +67,7 @@ async def ending(here: Desk, command: str, name: str, rounds: int) -> None:
     row(name, found)
 
 
-async def flood(here: Desk, command: str, name: str) -> None:
+async def flood(project: ToolProject, command: str, name: str) -> None:
     before, slowest, done = resident_mb(), 0.0, asyncio.Event()
     peak = before
 
@@ -80,44 +80,46 @@ async def flood(here: Desk, command: str, name: str) -> None:
 
     watcher = asyncio.ensure_future(watch())
     begin, cpu = time.perf_counter(), time.process_time()
-    result = await here.call(run_shell, command=command, timeout=5)
+    result = await project.call(run_shell, command=command, timeout=5)
     done.set()
     await watcher
-    for job in here.jobs.all():
-        await here.jobs.stop(job.id)
+    for job in project.jobs.all():
+        await project.jobs.stop(job.id)
     print(
         f"{name:46} {time.perf_counter() - begin:5.2f} s, CPU {time.process_time() - cpu:5.2f} s, "
         f"RSS +{peak - before:.1f} MB, slowest tick {slowest * 1e3:.1f} ms, {len(result.text)} characters"
     )
 
 
-async def git(here: Desk) -> None:
-    folder = here.folder
+async def git(project: ToolProject) -> None:
+    folder = project.folder
     for number in range(200):
         (folder / f"f{number}.txt").write_text("line\n" * 50)
     run = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         subprocess.run([*run, *arguments], cwd=folder, check=True)  # noqa: ASYNC221 - nothing else runs here
     (folder / "f1.txt").write_text("changed\n")
-    await timed("git_status, 200 files", 50, lambda: here.call(git_status))
-    await timed("git_diff", 50, lambda: here.call(git_diff))
-    await timed("git_log", 50, lambda: here.call(git_log))
+    await timed("git_status, 200 files", 50, lambda: project.call(git_status))
+    await timed("git_diff", 50, lambda: project.call(git_diff))
+    await timed("git_log", 50, lambda: project.call(git_log))
 
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with desk(Path(folder)) as here:
-            await here.run("true")
-            await spawning(here)
-            await ending(here, "sleep {n}", "end: one process", 50)
-            await ending(here, TREE, "end: child, grandchild, setsid double fork", 50)
-            await ending(here, "trap '' TERM; sleep {n}; sleep {n}", "end: ignores TERM", 3)
-            await flood(here, "head -c 1000000000 /dev/zero", "1 GB")
-            await flood(here, "yes", "endless")
+        async with tool_project(Path(folder)) as project:
+            await project.run("true")
+            await spawning(project)
+            await ending(project, "sleep {n}", "end: one process", 50)
+            await ending(project, TREE, "end: child, grandchild, setsid double fork", 50)
+            await ending(project, "trap '' TERM; sleep {n}; sleep {n}", "end: ignores TERM", 3)
+            await flood(project, "head -c 1000000000 /dev/zero", "1 GB")
+            await flood(project, "yes", "endless")
             await flood(
-                here, f"{sys.executable} -c 'import os\nwhile 1: os.write(1, b\"x\")'", "endless single bytes"
+                project,
+                f"{sys.executable} -c 'import os\nwhile 1: os.write(1, b\"x\")'",
+                "endless single bytes",
             )
-            await git(here)
+            await git(project)
     print(f"resident {resident_mb():.0f} MB, peak {resident_mb('VmHWM'):.0f} MB")
 
 

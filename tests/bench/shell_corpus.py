@@ -28,7 +28,7 @@ from pathlib import Path
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.programs.names import read_entries
 from buddy.safety.shell.programs.options import known_options, table
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 
 OPERANDS = [
@@ -322,45 +322,45 @@ def culprits(folder: Path, commands: list[str]) -> list[str]:
     ]
 
 
-def approved(desk: ShellDesk, count: int, seed: int) -> list[str]:
+def approved(project: ShellProject, count: int, seed: int) -> list[str]:
     """The commands among `count` made ones that only read, as far as the analysis knows."""
     random_ = random.Random(seed)
     specs = _specs()
     real = [line.replace("⏎", "\n") for line in (*lines_of(EVERYDAY), *lines_of(DANGEROUS))]
     found = (made(random_, specs, real) for _ in range(count))
     return sorted(
-        {command for command in found if desk.analyse(command).read_only and "sleep" not in command}
+        {command for command in found if project.analyse(command).read_only and "sleep" not in command}
     )
 
 
-def _pack(desk: ShellDesk) -> None:
+def _pack(project: ShellProject) -> None:
     """An archive of each kind, whose files nobody has unpacked yet."""
     packed = b"packed\n"
     for name, pack in (("a.gz", gzip.compress), ("a.xz", lzma.compress), ("a.bz2", bz2.compress)):
-        (desk.root / name).write_bytes(pack(packed))
-    with zipfile.ZipFile(desk.root / "a.zip", "w") as archive:
+        (project.root / name).write_bytes(pack(packed))
+    with zipfile.ZipFile(project.root / "a.zip", "w") as archive:
         archive.writestr("unpacked.txt", packed)
-    with tarfile.open(desk.root / "a.tar", "w") as tape:
+    with tarfile.open(project.root / "a.tar", "w") as tape:
         member = tarfile.TarInfo("unpacked.txt")
         member.size = len(packed)
         tape.addfile(member, io.BytesIO(packed))
 
 
-def corpus_desk(folder: Path) -> ShellDesk:
-    """A desk with a repository that has a history."""
-    desk = make_desk(folder)
-    desk.git("init", "-q", "-b", "main", ".")
-    desk.git("add", "-A")
-    desk.git("commit", "-q", "-m", "first")
-    (desk.root / "a").write_text("changed\n")
-    desk.git("stash")
-    (desk.root / "b").write_text("changed too\n")
-    (desk.root / "OLD").write_text("")
-    _pack(desk)
-    (desk.home / ".npm").mkdir()  # npm makes it before it looks at anything
+def corpus_project(folder: Path) -> ShellProject:
+    """A project with a repository that has a history."""
+    project = shell_project(folder)
+    project.git("init", "-q", "-b", "main", ".")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+    (project.root / "a").write_text("changed\n")
+    project.git("stash")
+    (project.root / "b").write_text("changed too\n")
+    (project.root / "OLD").write_text("")
+    _pack(project)
+    (project.home / ".npm").mkdir()  # npm makes it before it looks at anything
     (folder / "tmp").mkdir(exist_ok=True)
     run(folder.resolve(), ["true"])
-    return desk
+    return project
 
 
 def batches(commands: list[str], size: int) -> list[list[str]]:
@@ -372,8 +372,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary).resolve() / "tree"
         home.mkdir()
-        desk_ = corpus_desk(home)
-        runnable = approved(desk_, int(settings[0]), int(settings[1]))
+        session_ = corpus_project(home)
+        runnable = approved(session_, int(settings[0]), int(settings[1]))
         print(f"{settings[0]} commands made, {len(runnable)} different ones approved", flush=True)
         bad = [command for batch in batches(runnable, 100) for command in culprits(home, batch)]
     for command_ in bad:

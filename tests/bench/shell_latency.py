@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.bench.shell_fuzz import SEPARATORS, WORDS, made
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 
 SLOW = (
@@ -75,12 +75,12 @@ def lines(count: int, seed: int) -> list[str]:
     return found
 
 
-def measure(desk: ShellDesk, commands: list[str]) -> list[tuple[float, float, str]]:
+def measure(project: ShellProject, commands: list[str]) -> list[tuple[float, float, str]]:
     """Milliseconds of processor time and by the wall clock of each: other programs must not count."""
     times: list[tuple[float, float, str]] = []
     for command in commands:
         began, began_wall = time.thread_time(), time.perf_counter()
-        desk.analyse(command)
+        project.analyse(command)
         took, took_wall = time.thread_time() - began, time.perf_counter() - began_wall
         times.append((took * 1000, took_wall * 1000, command))
     return times
@@ -96,9 +96,9 @@ def summary(milliseconds: list[float]) -> str:
 if __name__ == "__main__":
     arguments = [*sys.argv[1:], *["100000", "1"][len(sys.argv) - 1 :]]
     with tempfile.TemporaryDirectory() as folder:
-        desk_ = make_desk(Path(folder))
-        desk_.git("init", "-q", ".")
-        result = measure(desk_, lines(int(arguments[0]), int(arguments[1])))
+        session_ = shell_project(Path(folder))
+        session_.git("init", "-q", ".")
+        result = measure(session_, lines(int(arguments[0]), int(arguments[1])))
     print(f"{len(result)} command lines")
     print(f"  processor time: {summary([one[0] for one in result])}")
     print(f"  wall clock:     {summary([one[1] for one in result])}")

@@ -30,8 +30,8 @@ from buddy.workspace.processes.launch import TerminalSize, shell_argv
 from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.processes.process_tree import own_children
 from buddy.workspace.web import Fetcher
-from tests.support.board_desk import BoardDesk, board_desk, first_text, last_result
 from tests.support.legal_history import is_legal
+from tests.support.scripted_session import ScriptedSession, first_text, last_result, scripted_session
 from tests.support.web_server import LOOPBACK, Names, reply, serving
 
 SUBAGENT = "count the files"
@@ -47,9 +47,9 @@ class Scenario(msgspec.Struct, frozen=True):
     """One tool's call. `arguments` for a round; `prepare` before it; `may_become`: what files may hold
     afterwards besides what they held before (None: may be gone)."""
 
-    arguments: Callable[[CancelDesk, int], Mapping[str, Any]]
-    prepare: Callable[[CancelDesk, int], Awaitable[None]] | None = None
-    may_become: Callable[[CancelDesk, int], dict[str, set[bytes | None]]] = lambda _desk, _round: {}
+    arguments: Callable[[CancelSession, int], Mapping[str, Any]]
+    prepare: Callable[[CancelSession, int], Awaitable[None]] | None = None
+    may_become: Callable[[CancelSession, int], dict[str, set[bytes | None]]] = lambda _session, _round: {}
     free: bool = False
     """Whether the call itself changes files as it goes (a command, git): only what buddy leaves is judged."""
     model: str = ""
@@ -57,18 +57,18 @@ class Scenario(msgspec.Struct, frozen=True):
     """Whether the call ends by itself when nobody cancels it."""
 
 
-class CancelDesk:
+class CancelSession:
     """A project, a board with one task, and what the next reply of the model is."""
 
-    def __init__(self, desk: BoardDesk, url: str) -> None:
-        self.desk = desk
+    def __init__(self, session: ScriptedSession, url: str) -> None:
+        self.session = session
         self.url = url
         self.next_call: ScriptedCall | None = None
         self.job = 0
 
     @property
     def root(self) -> Path:
-        return self.desk.root
+        return self.session.root
 
     def git(self, *words: str) -> None:
         subprocess.run(
@@ -99,7 +99,7 @@ class CancelDesk:
 
     async def job_on_a_terminal(self) -> None:
         """A job to look after, started when the last one is gone."""
-        jobs = self.desk.board.task(1).services.services[Jobs]
+        jobs = self.session.board.task(1).services.services[Jobs]
         assert isinstance(jobs, Jobs)
         alive = [one for one in jobs.all() if one.state != "ended"]
         if not alive:
@@ -111,7 +111,7 @@ class CancelDesk:
 
     async def turn(self, call: ScriptedCall, cancel_after_s: float | None) -> str:
         """A turn with one call, cancelled after a while; the status of its result, "" when it never began."""
-        board = self.desk.board
+        board = self.session.board
         self.next_call = call
         board.submit(1, "go")
         if cancel_after_s is not None:
@@ -123,20 +123,20 @@ class CancelDesk:
 
     def last_result(self) -> str:
         """Return the last tool result the model got."""
-        history = self.desk.board.task(1).history
+        history = self.session.board.task(1).history
         return next((message.text for message in reversed(history) if isinstance(message, ToolMessage)), "")
 
     def reset(self) -> None:
         """An empty conversation, so that the next one is short, and nothing known of files that went."""
-        self.desk.board.reset(1)
-        views = self.desk.board.task(1).services.services[FileViews]
+        self.session.board.reset(1)
+        views = self.session.board.task(1).services.services[FileViews]
         assert isinstance(views, FileViews)
         views.forget_below(str(self.root))
         self.next_call = None
 
 
 @asynccontextmanager
-async def cancel_desk(folder: Path) -> AsyncIterator[CancelDesk]:
+async def cancel_session(folder: Path) -> AsyncIterator[CancelSession]:
     """A repository with a remote, 300 source files, a slow web server, a subagent that takes its time."""
 
     def script(request: ModelRequest) -> Reply:
@@ -152,31 +152,31 @@ async def cancel_desk(folder: Path) -> AsyncIterator[CancelDesk]:
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    holder: list[CancelDesk] = []
+    holder: list[CancelSession] = []
     async with (
         serving(page) as server,
-        board_desk(folder, script, repository=True) as desk,
+        scripted_session(folder, script, repository=True) as session,
     ):
-        found = CancelDesk(desk, server.url())
+        found = CancelSession(session, server.url())
         holder.append(found)
         _fill(found)
-        services = dict(desk.board.task(1).services.services)
+        services = dict(session.board.task(1).services.services)
         fetcher = Fetcher(resolver=Names(site_example=("127.0.0.1",)), exceptions=LOOPBACK)
         services[WebAccess] = WebAccess(fetcher, SlowSearch(), time.monotonic)
         services[WallClock] = WallClock(lambda: datetime.now().astimezone())
-        task = desk.board.task(1)
+        task = session.board.task(1)
         task.services = msgspec.structs.replace(task.services, services=services)
-        watching = asyncio.ensure_future(_watched(desk))
+        watching = asyncio.ensure_future(_watched(session))
         try:
             yield found
         finally:
             watching.cancel()
 
 
-async def _watched(desk: BoardDesk) -> None:
+async def _watched(session: ScriptedSession) -> None:
     """A front end that keeps up: the provider is not read while nobody looks."""
     while True:
-        desk.events(1)
+        session.events(1)
         await asyncio.sleep(0.005)
 
 
@@ -188,26 +188,26 @@ class SlowSearch:
         return [WebResult(f"about {query}", "https://example.com/", "words")][:limit]
 
 
-def _fill(desk: CancelDesk) -> None:
+def _fill(session: CancelSession) -> None:
     for number in range(300):
         words = "".join(f"def function_{number}_{line}(value): return value + {line}\n" for line in range(30))
-        desk.put(f"src/pkg{number % 10}/file_{number}.py", words)
-    desk.put("a.txt", "one\ntwo\nthree\n")
-    desk.put("big.txt", "words and more words\n" * 50_000)
-    desk.put("slow.txt", "a" * 5000 + "b\n")
-    desk.put("Makefile", "test:\n\t@for i in 1 2 3; do sleep 0.05; echo ok $$i; done\n")
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "begin")
-    desk.git("branch", "-qM", "main")
+        session.put(f"src/pkg{number % 10}/file_{number}.py", words)
+    session.put("a.txt", "one\ntwo\nthree\n")
+    session.put("big.txt", "words and more words\n" * 50_000)
+    session.put("slow.txt", "a" * 5000 + "b\n")
+    session.put("Makefile", "test:\n\t@for i in 1 2 3; do sleep 0.05; echo ok $$i; done\n")
+    session.git("add", "-A")
+    session.git("commit", "-qm", "begin")
+    session.git("branch", "-qM", "main")
     subprocess.run(
-        ("git", "clone", "-q", "--bare", str(desk.root), str(desk.root.parent / "remote.git")),
+        ("git", "clone", "-q", "--bare", str(session.root), str(session.root.parent / "remote.git")),
         check=True,
         env=GIT,
         timeout=120,
     )
-    desk.git("remote", "add", "origin", str(desk.root.parent / "remote.git"))
-    desk.git("config", "user.name", "t")
-    desk.git("config", "user.email", "t@t")
+    session.git("remote", "add", "origin", str(session.root.parent / "remote.git"))
+    session.git("config", "user.name", "t")
+    session.git("config", "user.email", "t@t")
 
 
 # What is called
@@ -217,51 +217,51 @@ LONG = "".join(f"line {number}\n" for number in range(2_000))
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+2\n*** Add File: n.txt\n+new\n*** End Patch\n"
 
 
-async def _plain_a(desk: CancelDesk, _round: int) -> None:
-    desk.put("a.txt", "one\ntwo\nthree\n")
+async def _plain_a(session: CancelSession, _round: int) -> None:
+    session.put("a.txt", "one\ntwo\nthree\n")
     for name in ("n.txt", "copy.txt", "moved.txt"):
-        (desk.root / name).unlink(missing_ok=True)
+        (session.root / name).unlink(missing_ok=True)
 
 
-async def _with_job(desk: CancelDesk, _round: int) -> None:
-    await desk.job_on_a_terminal()
+async def _with_job(session: CancelSession, _round: int) -> None:
+    await session.job_on_a_terminal()
 
 
-async def _changed(desk: CancelDesk, round_: int) -> None:
-    await _clean(desk, round_)
-    desk.put("a.txt", f"one\n{round_}\n")
+async def _changed(session: CancelSession, round_: int) -> None:
+    await _clean(session, round_)
+    session.put("a.txt", f"one\n{round_}\n")
 
 
-async def _staged(desk: CancelDesk, round_: int) -> None:
-    await _changed(desk, round_)
-    desk.git("add", "a.txt")
+async def _staged(session: CancelSession, round_: int) -> None:
+    await _changed(session, round_)
+    session.git("add", "a.txt")
 
 
-async def _clean(desk: CancelDesk, _round: int) -> None:
-    desk.git("reset", "-q", "--hard")
+async def _clean(session: CancelSession, _round: int) -> None:
+    session.git("reset", "-q", "--hard")
 
 
-async def _ahead(desk: CancelDesk, round_: int) -> None:
-    await _staged(desk, round_)
-    desk.git("commit", "-qm", f"change {round_}", "--allow-empty")
+async def _ahead(session: CancelSession, round_: int) -> None:
+    await _staged(session, round_)
+    session.git("commit", "-qm", f"change {round_}", "--allow-empty")
 
 
-async def _behind(desk: CancelDesk, _round: int) -> None:
-    desk.git("reset", "-q", "--hard")
-    desk.git("clean", "-qfd", "-e", ".buddyx")
+async def _behind(session: CancelSession, _round: int) -> None:
+    session.git("reset", "-q", "--hard")
+    session.git("clean", "-qfd", "-e", ".buddyx")
 
 
-def _job(desk: CancelDesk, _round: int) -> Mapping[str, Any]:
-    return {"job": desk.job}
+def _job(session: CancelSession, _round: int) -> Mapping[str, Any]:
+    return {"job": session.job}
 
 
-def fixed(**arguments: Any) -> Callable[[CancelDesk, int], Mapping[str, Any]]:
-    return lambda _desk, _round: arguments
+def fixed(**arguments: Any) -> Callable[[CancelSession, int], Mapping[str, Any]]:
+    return lambda _session, _round: arguments
 
 
-def becoming(**files: str | None) -> Callable[[CancelDesk, int], dict[str, set[bytes | None]]]:
+def becoming(**files: str | None) -> Callable[[CancelSession, int], dict[str, set[bytes | None]]]:
     names = {name.replace("_", "."): None if text is None else text.encode() for name, text in files.items()}
-    return lambda _desk, _round: {name: {content} for name, content in names.items()}
+    return lambda _session, _round: {name: {content} for name, content in names.items()}
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -277,7 +277,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "list_files": Scenario(fixed(path="src/pkg1")),
     "grep": Scenario(
-        lambda _desk, round_: {"pattern": ("(v+a*)+lue.*q$", "return.*x.*y.*z", "function_7")[round_ % 3]}
+        lambda _session, round_: {"pattern": ("(v+a*)+lue.*q$", "return.*x.*y.*z", "function_7")[round_ % 3]}
     ),
     "find_files": Scenario(fixed(pattern="**/*_7*.py")),
     "find_definition": Scenario(fixed(name="function_77_3")),
@@ -294,10 +294,10 @@ SCENARIOS: dict[str, Scenario] = {
         fixed(command="sleep 0.15 & (setsid sleep 0.1 &); trap '' TERM; sleep 0.05; echo x")
     ),
     "list_jobs": Scenario(fixed(), _with_job),
-    "read_job": Scenario(lambda desk, _round: {"job": desk.job, "wait": 0.2}, _with_job),
+    "read_job": Scenario(lambda session, _round: {"job": session.job, "wait": 0.2}, _with_job),
     "stop_job": Scenario(_job, _with_job),
-    "write_job": Scenario(lambda desk, _round: {"job": desk.job, "text": "hello\n"}, _with_job),
-    "send_keys": Scenario(lambda desk, _round: {"job": desk.job, "keys": ["x", "Enter"]}, _with_job),
+    "write_job": Scenario(lambda session, _round: {"job": session.job, "text": "hello\n"}, _with_job),
+    "send_keys": Scenario(lambda session, _round: {"job": session.job, "keys": ["x", "Enter"]}, _with_job),
     "capture_pane": Scenario(_job, _with_job),
     "git_status": Scenario(fixed(), _changed),
     "git_diff": Scenario(fixed(), _changed),
@@ -307,16 +307,16 @@ SCENARIOS: dict[str, Scenario] = {
     "git_add": Scenario(fixed(paths=["."]), _changed),
     "git_commit": Scenario(fixed(message="a change"), _staged),
     "git_checkout": Scenario(
-        lambda desk, round_: {
-            "ref": f"b{round_}-{len(os.listdir(desk.root / '.git/refs/heads'))}",
+        lambda session, round_: {
+            "ref": f"b{round_}-{len(os.listdir(session.root / '.git/refs/heads'))}",
             "create": True,
         }
     ),
-    "git_stash": Scenario(fixed(), _changed, lambda desk, _round: {"a.txt": {desk.committed("a.txt")}}),
+    "git_stash": Scenario(fixed(), _changed, lambda session, _round: {"a.txt": {session.committed("a.txt")}}),
     "git_push": Scenario(fixed(), _ahead),
     "git_pull": Scenario(fixed(branch="main"), _behind, free=True),
     "run_tests": Scenario(fixed(framework="make")),
-    "web_fetch": Scenario(lambda desk, round_: {"url": f"{desk.url}?{round_}{random.random()}"}),
+    "web_fetch": Scenario(lambda session, round_: {"url": f"{session.url}?{round_}{random.random()}"}),
     "web_search": Scenario(fixed(query="words")),
     "delegate": Scenario(fixed(task=SUBAGENT, background=False)),
     "ask_user": Scenario(fixed(questions=[{"question": "Which?", "options": ["a", "b"]}]), answered=False),
@@ -328,57 +328,61 @@ SCENARIOS: dict[str, Scenario] = {
 # What must hold
 
 
-async def rounds(desk: CancelDesk, name: str, count: int, chance: random.Random) -> tuple[list[str], int]:
+async def rounds(
+    session: CancelSession, name: str, count: int, chance: random.Random
+) -> tuple[list[str], int]:
     """Cancel a tool so many times; what was wrong, and how many calls were cancelled in the middle."""
     scenario = SCENARIOS[name]
     numbers = itertools.count()
     if scenario.model:
-        desk.desk.board.change_model(1, scenario.model)
-    lasting = await _how_long(desk, name, scenario, next(numbers))
+        session.session.board.change_model(1, scenario.model)
+    lasting = await _how_long(session, name, scenario, next(numbers))
     problems: list[str] = []
     cancelled = 0
     for at in range(count):
         number = next(numbers)
         if scenario.prepare is not None:
-            await scenario.prepare(desk, number)
-        before = await _settled(desk)
-        tree = desk.tree()
-        status = await desk.turn(_call(desk, name, scenario, number), chance.uniform(0, lasting))
+            await scenario.prepare(session, number)
+        before = await _settled(session)
+        tree = session.tree()
+        status = await session.turn(_call(session, name, scenario, number), chance.uniform(0, lasting))
         cancelled += status == "cancelled"
         problems += [
-            f"round {at}: {problem}" for problem in await _problems(desk, scenario, number, before, tree)
+            f"round {at}: {problem}" for problem in await _problems(session, scenario, number, before, tree)
         ]
-        desk.reset()
+        session.reset()
         if at == count - 1 or at % 20 == 19:
-            again = await _how_it_ends(desk, name, scenario, next(numbers))
+            again = await _how_it_ends(session, name, scenario, next(numbers))
             if again != "ok":
-                problems.append(f"round {at}: the next call ended as {again!r}: {desk.last_result()[:500]}")
-            desk.reset()
+                problems.append(
+                    f"round {at}: the next call ended as {again!r}: {session.last_result()[:500]}"
+                )
+            session.reset()
     return problems, cancelled
 
 
-def _call(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> ScriptedCall:
-    return ScriptedCall(name, msgspec.json.encode(scenario.arguments(desk, number)).decode())
+def _call(session: CancelSession, name: str, scenario: Scenario, number: int) -> ScriptedCall:
+    return ScriptedCall(name, msgspec.json.encode(scenario.arguments(session, number)).decode())
 
 
-async def _how_long(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> float:
+async def _how_long(session: CancelSession, name: str, scenario: Scenario, number: int) -> float:
     """Return the duration of the call without cancellation, measured the second time, after all imports."""
-    await _how_it_ends(desk, name, scenario, number)
-    desk.reset()
+    await _how_it_ends(session, name, scenario, number)
+    session.reset()
     started = time.monotonic()
-    await _how_it_ends(desk, name, scenario, number + 1_000_000)
-    desk.reset()
+    await _how_it_ends(session, name, scenario, number + 1_000_000)
+    session.reset()
     return min(time.monotonic() - started, 1.0)
 
 
-async def _how_it_ends(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> str:
+async def _how_it_ends(session: CancelSession, name: str, scenario: Scenario, number: int) -> str:
     if scenario.prepare is not None:
-        await scenario.prepare(desk, number)
+        await scenario.prepare(session, number)
     if scenario.answered:
-        return await desk.turn(_call(desk, name, scenario, number), None)
-    questions = desk.desk.board.task(1).services.services[Questions]
+        return await session.turn(_call(session, name, scenario, number), None)
+    questions = session.session.board.task(1).services.services[Questions]
     assert isinstance(questions, Questions)
-    turn = asyncio.ensure_future(desk.turn(_call(desk, name, scenario, number), None))
+    turn = asyncio.ensure_future(session.turn(_call(session, name, scenario, number), None))
     while not turn.done():
         if questions.waiting():
             questions.answer("a")
@@ -395,16 +399,16 @@ class Held(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
 
 
-def _held(desk: CancelDesk) -> Held:
+def _held(session: CancelSession) -> Held:
     # git's tmp_obj_… do not count: nobody reads them, and git takes them away by itself (gc).
     me = os.getpid()
     temporary = sorted(
         name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"buddy-search-{me}-")
     )
     inside = sorted(
-        str(path.relative_to(desk.root))
+        str(path.relative_to(session.root))
         for folder in (".git", ".buddyx")
-        for path in (desk.root / folder).rglob("*")
+        for path in (session.root / folder).rglob("*")
         if path.name.endswith((".lock", ".tmp", ".part")) or path.name.startswith(".tmp")
     )
     return Held(
@@ -415,32 +419,34 @@ def _held(desk: CancelDesk) -> Held:
     )
 
 
-async def _settled(desk: CancelDesk) -> Held:
+async def _settled(session: CancelSession) -> Held:
     """Return the held resources once they no longer change."""
-    last, same = _held(desk), 0
+    last, same = _held(session), 0
     end = time.monotonic() + SETTLED_S
     while same < 3 and time.monotonic() < end:
         await asyncio.sleep(0.005)
-        now = _held(desk)
+        now = _held(session)
         same = same + 1 if now == last else 0
         last = now
     return last
 
 
-async def _problems(desk: CancelDesk, scenario: Scenario, number: int, before: Held, tree: Tree) -> list[str]:
-    found = list(is_legal(desk.desk.board.task(1).history))
+async def _problems(
+    session: CancelSession, scenario: Scenario, number: int, before: Held, tree: Tree
+) -> list[str]:
+    found = list(is_legal(session.session.board.task(1).history))
     end = time.monotonic() + SETTLED_S
-    after = _held(desk)
+    after = _held(session)
     while _more(before, after) and time.monotonic() < end:
         await asyncio.sleep(0.01)
-        after = _held(desk)
+        after = _held(session)
     found += _more(before, after)
     if threading.active_count() > 60:
         found.append(f"{threading.active_count()} threads")
     if scenario.free:
         return found
-    now = desk.tree()
-    allowed = scenario.may_become(desk, number)
+    now = session.tree()
+    allowed = scenario.may_become(session, number)
     for name in sorted({*tree, *now}):
         content = now.get(name)
         if content != tree.get(name) and content not in allowed.get(name, set()):

@@ -15,7 +15,7 @@ from pathlib import Path
 from buddy.agent.tool import ToolError
 from buddy.tools.files.edit import edit_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 class FaultyDisk:
@@ -64,9 +64,9 @@ class FaultyDisk:
 async def main(folder: Path, mode: str, number: int) -> None:
     faults = FaultyDisk(mode, number)
     disk = Disk(faults.write, faults.sync, faults.rename, faults.exchange)
-    desk = Desk(folder / "work", session=folder / "undo", disk=disk)
+    project = ToolProject(folder / "work", session=folder / "undo", disk=disk)
     try:
-        result = await desk.call(edit_file, path="a.txt", old="old", new="new\nlines")
+        result = await project.call(edit_file, path="a.txt", old="old", new="new\nlines")
     except ToolError as error:
         print(f"refused: {error}")
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal
 
 EXIT_S = 50.0
@@ -77,13 +77,13 @@ def model(asked: Asked) -> Reply:
 async def one(folder: Path, what: Round) -> Ended:
     """Play a round. Raises `AssertionError` that names it."""
     async with FakeLLM(model) as server:
-        desk = Desk(folder, server.url, environment={"PYTHONFAULTHANDLER": "1"})
-        desk.files(main__py="print(1)\n")
+        program = Program(folder, server.url, environment={"PYTHONFAULTHANDLER": "1"})
+        program.files(main__py="print(1)\n")
         mode = "ask" if what.scene == "approval" else "yolo"
-        program = (sys.executable, "-m", "buddy", "--permission-mode", mode, "--i-know", what.scene)
-        terminal = Terminal(desk, program, columns=100, rows=30)
+        command = (sys.executable, "-m", "buddy", "--permission-mode", mode, "--i-know", what.scene)
+        terminal = Terminal(program, command, columns=100, rows=30)
         try:
-            return await _played(desk, terminal, what)
+            return await _played(program, terminal, what)
         except AssertionError as error:
             tail = terminal.output[-3500:].decode("utf-8", "replace")
             raise AssertionError(f"{what}: {error}\n{tail!r}") from error
@@ -91,7 +91,7 @@ async def one(folder: Path, what: Round) -> Ended:
             terminal.close()
 
 
-async def _played(desk: Desk, terminal: Terminal, what: Round) -> Ended:
+async def _played(program: Program, terminal: Terminal, what: Round) -> Ended:
     await asyncio.sleep(what.at_s)
     had_begun = b"\x1b[?2004h" in terminal.output
     number, times = SIGNALS[what.signals]
@@ -114,8 +114,8 @@ async def _played(desk: Desk, terminal: Terminal, what: Round) -> Ended:
         assert not switches or switches[-1] == wanted, f"mode {mode!r} was left on"
     if had_begun:
         assert b"Traceback" not in terminal.output, "a traceback"
-    assert not running(desk), "something still runs"
-    return Ended(terminal.process.returncode, took_s, had_begun, await _resumed(desk))
+    assert not running(program), "something still runs"
+    return Ended(terminal.process.returncode, took_s, had_begun, await _resumed(program))
 
 
 async def _left(terminal: Terminal) -> float:
@@ -141,9 +141,9 @@ async def _soon(claim: Callable[[], bool], within_s: float) -> bool:
     return claim()
 
 
-def running(desk: Desk) -> list[str]:
+def running(program: Program) -> list[str]:
     """Processes that were started in this home and still run."""
-    mark = f"HOME={desk.home}".encode()
+    mark = f"HOME={program.home}".encode()
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         try:
@@ -154,12 +154,12 @@ def running(desk: Desk) -> list[str]:
     return found
 
 
-async def _resumed(desk: Desk) -> bool:
+async def _resumed(program: Program) -> bool:
     """Every journal reads, is legal, and its session goes on. Whether there was one."""
-    for name in desk.sessions():
-        await desk.history(name)
-    if not desk.sessions():
+    for name in program.sessions():
+        await program.history(name)
+    if not program.sessions():
         return False
-    ran = await desk.run("exec", "--continue", "more", "--permission-mode", "yolo", "--i-know")
+    ran = await program.run("exec", "--continue", "more", "--permission-mode", "yolo", "--i-know")
     assert (ran.code, ran.out) == (0, "resumed\n"), f"not resumed: {ran}"
     return True

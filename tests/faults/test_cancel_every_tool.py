@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.tools.builtin import BUILTIN_TOOLS
-from tests.faults.cancel_rounds import SCENARIOS, cancel_desk, rounds
+from tests.faults.cancel_rounds import SCENARIOS, cancel_session, rounds
 
 ROUNDS = int(os.environ.get("BUDDY_CANCELS", "4"))
 
@@ -21,7 +21,7 @@ def test_every_tool_has_a_scenario() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [tool.name for tool in BUILTIN_TOOLS])
 async def test_a_tool_cancelled_at_any_moment_leaves_nothing_half_done(tmp_path: Path, name: str) -> None:
-    async with cancel_desk(tmp_path) as desk:
-        problems, _cancelled = await rounds(desk, name, ROUNDS, random.Random(name))
+    async with cancel_session(tmp_path) as session:
+        problems, _cancelled = await rounds(session, name, ROUNDS, random.Random(name))
 
     assert problems == []

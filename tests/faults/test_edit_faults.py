@@ -17,7 +17,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.locks import FileLocks
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 from tests.support.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,29 +94,29 @@ async def test_REL_064_a_disk_that_is_full_for_the_undo_copy_leaves_the_file_alo
     def full(_descriptor: int, _data: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
-    desk = Desk(tmp_path, disk=Disk(full, DISK.sync, DISK.rename, DISK.exchange))
-    desk.put("a.txt", "old\n")
-    answer = await desk.ask(edit_file, path="a.txt", old="old", new="new")
+    project = ToolProject(tmp_path, disk=Disk(full, DISK.sync, DISK.rename, DISK.exchange))
+    project.put("a.txt", "old\n")
+    answer = await project.ask(edit_file, path="a.txt", old="old", new="new")
     assert answer == "refused: cannot keep what a.txt was for undo: the disk is full; nothing was changed"
-    assert desk.bytes("a.txt") == b"old\n"
+    assert project.bytes("a.txt") == b"old\n"
 
 
 async def test_REL_054_the_second_of_two_tasks_is_refused_when_its_text_is_gone(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.put("a.txt", "x = 1\n")
-    await desk.call(edit_file, task_id=1, path="a.txt", old="x = 1", new="x = 2")
-    refusal = await desk.ask(edit_file, task_id=2, path="a.txt", old="x = 1", new="x = 3")
+    project = ToolProject(tmp_path)
+    project.put("a.txt", "x = 1\n")
+    await project.call(edit_file, task_id=1, path="a.txt", old="x = 1", new="x = 2")
+    refusal = await project.ask(edit_file, task_id=2, path="a.txt", old="x = 1", new="x = 3")
     assert "not found" in refusal
     assert "x = 2" in refusal
-    assert desk.bytes("a.txt") == b"x = 2\n"
+    assert project.bytes("a.txt") == b"x = 2\n"
 
 
 @pytest.mark.slow
 async def test_REL_054_a_thousand_overlapping_edits_of_two_tasks_lose_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    project = ToolProject(tmp_path)
     names = [f"f{number}.txt" for number in range(10)]
     for name in names:
-        desk.put(name, "".join(f"line {n}: 0\n" for n in range(5)))
+        project.put(name, "".join(f"line {n}: 0\n" for n in range(5)))
     rnd = random.Random(54)
     applied = {(name, n): 0 for name in names for n in range(5)}
     believed: dict[tuple[int, str, int], int] = {}
@@ -127,7 +127,7 @@ async def test_REL_054_a_thousand_overlapping_edits_of_two_tasks_lose_nothing(tm
             name, n = rnd.choice(names), rnd.randrange(5)
             old = believed.get((task_id, name, n), 0)
             try:
-                await desk.call(
+                await project.call(
                     edit_file,
                     task_id=task_id,
                     path=name,
@@ -136,7 +136,7 @@ async def test_REL_054_a_thousand_overlapping_edits_of_two_tasks_lose_nothing(tm
                 )
             except ToolError as error:
                 refusals.append(str(error))
-                lines = desk.bytes(name).decode().splitlines()
+                lines = project.bytes(name).decode().splitlines()
                 believed[task_id, name, n] = int(lines[n].rsplit(" ", 1)[1])
             else:
                 applied[name, n] += 1
@@ -146,7 +146,7 @@ async def test_REL_054_a_thousand_overlapping_edits_of_two_tasks_lose_nothing(tm
     found = {
         (name, n): int(line.rsplit(" ", 1)[1])
         for name in names
-        for n, line in enumerate(desk.bytes(name).decode().splitlines())
+        for n, line in enumerate(project.bytes(name).decode().splitlines())
     }
     assert found == applied
     assert sum(applied.values()) + len(refusals) == 1000
@@ -163,8 +163,8 @@ async def test_a_cancelled_call_has_finished_its_write_when_it_is_gone(tmp_path:
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(10)
         os.fsync(descriptor)
 
-    desk = Desk(tmp_path, disk=Disk(DISK.write, slow_sync, DISK.rename, DISK.exchange))
-    call = asyncio.ensure_future(desk.call(write_file, path="a.txt", content="x\n"))
+    project = ToolProject(tmp_path, disk=Disk(DISK.write, slow_sync, DISK.rename, DISK.exchange))
+    call = asyncio.ensure_future(project.call(write_file, path="a.txt", content="x\n"))
     await started.wait()
     call.cancel()
     await asyncio.sleep(0)
@@ -172,4 +172,4 @@ async def test_a_cancelled_call_has_finished_its_write_when_it_is_gone(tmp_path:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert desk.bytes("a.txt") == b"x\n"
+    assert project.bytes("a.txt") == b"x\n"

@@ -20,7 +20,7 @@ from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.read_tracking import FileViews
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 FILES = 6
 WORDS = re.compile(r"\bw\d+\b")
@@ -33,8 +33,8 @@ SAYS_WHY = re.compile(
 class Duel:
     """Files of words, one to a line, none written twice; and what became of each word."""
 
-    def __init__(self, desk: Desk, seed: int) -> None:
-        self.desk = desk
+    def __init__(self, project: ToolProject, seed: int) -> None:
+        self.project = project
         self.chance = random.Random(seed)
         self.words: set[str] = set()
         self.removed: Counter[str] = Counter()
@@ -43,7 +43,7 @@ class Duel:
         self.accepted = self.count = 0
         for number in range(FILES):
             first = [self.word() for _ in range(5)]
-            desk.put(f"f{number}.txt", "".join(f"{word}\n" for word in first))
+            project.put(f"f{number}.txt", "".join(f"{word}\n" for word in first))
             self.words.update(first)
 
     def word(self) -> str:
@@ -52,7 +52,7 @@ class Duel:
 
     def known(self, task: int) -> dict[str, str]:
         """Return the content the task got of non-empty files."""
-        views = self.desk.services(task)[FileViews]
+        views = self.project.services(task)[FileViews]
         assert isinstance(views, FileViews)
         pairs = ((Path(real).name, views.get(real)) for real in views.paths())
         known = {name: view.text for name, view in pairs if view is not None and view.text}
@@ -62,12 +62,12 @@ class Duel:
     async def work(self, task: int, rounds: int) -> None:
         for step in range(rounds):
             known, fresh = self.known(task), f"new{step}_{task}.txt"
-            there = sorted(path.name for path in self.desk.root.glob("*.txt"))
+            there = sorted(path.name for path in self.project.root.glob("*.txt"))
             if len(there) < 3:
                 content = f"{self.word()}\n{self.word()}\n"
                 await self.make(task, write_file, {"path": fresh, "content": content})
             elif not known or self.chance.random() < 0.25:
-                await self.desk.ask(read_file, task_id=task, path=self.chance.choice(there))
+                await self.project.ask(read_file, task_id=task, path=self.chance.choice(there))
             else:
                 tool, arguments = self.call(known, self.chance.choice(sorted(known)), fresh)
                 await self.make(task, tool, arguments)
@@ -111,7 +111,7 @@ class Duel:
 
     async def make(self, task: int, tool: Tool, arguments: dict[str, Any]) -> None:
         try:
-            result = await self.desk.call(tool, task_id=task, **arguments)
+            result = await self.project.call(tool, task_id=task, **arguments)
         except ToolError as error:
             self.refusals.append(str(error))
             return
@@ -128,7 +128,7 @@ class Duel:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [54, 55])
 async def test_REL_054_nothing_is_lost_where_files_move_go_and_come_back(tmp_path: Path, seed: int) -> None:
-    duel = Duel(Desk(tmp_path), seed)
+    duel = Duel(ToolProject(tmp_path), seed)
     await asyncio.gather(duel.work(1, 200), duel.work(2, 200))
     here = [path for path in tmp_path.rglob("*") if path.is_file() and ".buddyx" not in path.parts]
     trashed = [path for path in (tmp_path / ".buddyx" / "trash").rglob("*") if path.is_file()]

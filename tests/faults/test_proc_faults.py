@@ -29,7 +29,7 @@ from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.process_tree import ProcessInfo, all_processes, is_same, strays
 from buddy.workspace.sandbox.tether import Tether
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
-from tests.support.command_desk import desk, processes_with, sleepers, until, zombie_children
+from tests.support.command_tools import processes_with, sleepers, tool_project, until, zombie_children
 
 linux = requires("proc")
 
@@ -73,8 +73,8 @@ async def test_REL_042_cancelling_leaves_no_process_of_a_command(
     tmp_path: Path, family: str, zombies_before: list[int]
 ) -> None:
     mark = number()
-    async with desk(tmp_path) as here:
-        work = asyncio.ensure_future(here.call(run_shell, command=FAMILIES[family].replace("{n}", mark)))
+    async with tool_project(tmp_path) as project:
+        work = asyncio.ensure_future(project.call(run_shell, command=FAMILIES[family].replace("{n}", mark)))
         await until(lambda: len(asleep(mark)) >= 2)
         await asyncio.sleep(0.05)
         work.cancel()
@@ -87,12 +87,12 @@ async def test_REL_042_cancelling_leaves_no_process_of_a_command(
 @linux
 async def test_REL_042_the_event_alone_ends_the_tree_too(tmp_path: Path) -> None:
     mark = number()
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         work = asyncio.ensure_future(
-            here.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}; true")
+            project.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}; true")
         )
         await until(lambda: len(asleep(mark)) >= 2)
-        here.context.cancelled.set()
+        project.context.cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert asleep(mark) == []
@@ -101,16 +101,16 @@ async def test_REL_042_the_event_alone_ends_the_tree_too(tmp_path: Path) -> None
 @linux
 async def test_REL_042_a_second_cancellation_does_not_hurry_past_the_first(tmp_path: Path) -> None:
     mark = number()
-    async with desk(tmp_path, grace_s=40) as here:
+    async with tool_project(tmp_path, grace_s=40) as project:
         last = "until test -e go; do sleep 0.01; done; exit"
         command = f"trap '{last}' TERM; sleep {mark} & while :; do sleep {mark}; done"
-        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        work = asyncio.ensure_future(project.call(run_shell, command=command))
         await until(lambda: len(asleep(mark)) >= 2)
         for _ in range(5):
             work.cancel()
             await asyncio.sleep(0.02)
         assert not work.done()
-        (here.folder / "go").touch()
+        (project.folder / "go").touch()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert asleep(mark) == []
@@ -122,25 +122,25 @@ async def test_REL_042_two_hundred_cancellations_in_the_middle_leave_nothing(
 ) -> None:
     mark = number()
     command = f"(setsid sleep {mark} >/dev/null 2>&1 &); sleep {mark} & echo x; sleep {mark}; true"
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         for turn in range(200):
-            work = asyncio.ensure_future(here.call(run_shell, command=command))
+            work = asyncio.ensure_future(project.call(run_shell, command=command))
             await asyncio.sleep((turn % 20) * 0.001)
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
         assert asleep(mark) == []
         assert zombie_children() == zombies_before
-        assert here.jobs.all() == ()
+        assert project.jobs.all() == ()
 
 
 @linux
 async def test_REL_042_leaving_the_session_ends_every_job(tmp_path: Path, zombies_before: list[int]) -> None:
     mark = number()
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}", background=True)
-        await here.call(run_shell, command=f"sleep {mark}", pty=True)
-        await here.call(run_shell, command=f"(setsid sleep {mark} >/dev/null 2>&1 &)")
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}", background=True)
+        await project.call(run_shell, command=f"sleep {mark}", pty=True)
+        await project.call(run_shell, command=f"(setsid sleep {mark} >/dev/null 2>&1 &)")
         await until(lambda: len(asleep(mark)) >= 4)
     assert asleep(mark) == []
     assert zombie_children() == zombies_before
@@ -149,9 +149,9 @@ async def test_REL_042_leaving_the_session_ends_every_job(tmp_path: Path, zombie
 @linux
 async def test_REL_043_a_command_that_ignores_signals_is_killed(tmp_path: Path) -> None:
     mark = number()
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         command = f"trap '' INT TERM HUP; (trap '' TERM; sleep {mark}; true) & sleep {mark}; sleep {mark}"
-        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        work = asyncio.ensure_future(project.call(run_shell, command=command))
         await until(lambda: len(asleep(mark)) >= 2)
         begin = time.monotonic()
         work.cancel()
@@ -164,9 +164,9 @@ async def test_REL_043_a_command_that_ignores_signals_is_killed(tmp_path: Path) 
 @linux
 async def test_REL_043_processes_born_while_the_tree_is_ended_do_not_get_away(tmp_path: Path) -> None:
     mark = number()
-    async with desk(tmp_path, grace_s=0.2) as here:
+    async with tool_project(tmp_path, grace_s=0.2) as project:
         command = f"trap 'for i in 1 2 3; do setsid sleep {mark} & done' TERM; while :; do sleep 0.01; done"
-        child = here.children.start(here.request(command))
+        child = project.children.start(project.request(command))
         await asyncio.sleep(0.2)
         ending = await child.end("test")
         assert (ending.survivors, asleep(mark)) == ((), [])
@@ -177,35 +177,37 @@ async def test_REL_044_a_grandchild_that_keeps_the_output_open_does_not_hold_the
     tmp_path: Path,
 ) -> None:
     mark = number()
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         begin = time.monotonic()
-        result = await here.call(run_shell, command=f"echo done; sleep {mark} & disown; exit 3")
+        result = await project.call(run_shell, command=f"echo done; sleep {mark} & disown; exit 3")
         assert time.monotonic() - begin < 40  # a deadline against hanging
         assert result.text.startswith("done\n[exit code 3")
         assert "processes it started are still running: they are job 1" in result.text
         assert len(asleep(mark)) == 1
-        await here.call(stop_job, job=1)
+        await project.call(stop_job, job=1)
         assert asleep(mark) == []
 
 
 @linux
 async def test_REL_044_what_a_grandchild_writes_later_is_in_its_job(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="(until test -e go; do sleep 0.01; done; echo later) & echo now")
-        (here.folder / "go").touch()
-        news = await here.call(read_job, job=1, offset=4, wait=30)
+    async with tool_project(tmp_path) as project:
+        await project.call(
+            run_shell, command="(until test -e go; do sleep 0.01; done; echo later) & echo now"
+        )
+        (project.folder / "go").touch()
+        news = await project.call(read_job, job=1, offset=4, wait=30)
         assert news.text.startswith("later\n[bytes 4–10 of 10")
-        await until(lambda: here.jobs.all()[0].state == "ended")
+        await until(lambda: project.jobs.all()[0].state == "ended")
 
 
 @linux
 async def test_REL_044_what_a_grandchild_writes_just_before_it_ends_is_not_lost(tmp_path: Path) -> None:
     """The loop gets no turn between the last words and the look that finds nobody left."""
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         command = "(until test -e go; do sleep 0.01; done; echo later) & echo now"
-        child = here.children.start(here.request(command))
+        child = project.children.start(project.request(command))
         assert (await child.wait()).left_running
-        (here.folder / "go").touch()
+        (project.folder / "go").touch()
         while child.tree.left_running():
             time.sleep(0.01)  # noqa: ASYNC251 - holds up the loop, as a busy machine does
         await child.wait_all()
@@ -227,19 +229,19 @@ async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
     tmp_path: Path, flood: str
 ) -> None:
     """Stretches of the loop are measured in processor time: the machine may stand still."""
-    async with desk(tmp_path) as here:
-        await here.run("true")
+    async with tool_project(tmp_path) as project:
+        await project.run("true")
         before = resident_kb()
         peak, slowest = [before], [0.0]
         watcher = asyncio.ensure_future(_watch(peak, slowest))
-        result = await here.call(run_shell, command=FLOODS[flood], timeout=4)
+        result = await project.call(run_shell, command=FLOODS[flood], timeout=4)
         watcher.cancel()
         if result.display.ended.startswith("running"):
-            await here.call(stop_job, job=1)
+            await project.call(stop_job, job=1)
         assert max(peak) - before < 20_000, f"{max(peak) - before} kB more"
         assert slowest[0] < 1.0  # ten times what is wanted: a deadline, not a measurement
         assert len(result.text) < 140_000
-        assert sum(map(len, here.progress)) < 2_000_000
+        assert sum(map(len, project.progress)) < 2_000_000
 
 
 async def _watch(peak: list[int], slowest: list[float]) -> None:
@@ -283,11 +285,11 @@ async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secr
 
     loop = asyncio.get_running_loop()
     loop.call_soon(tick)
-    async with desk(tmp_path, bounds=OutputBounds(cap_bytes=2_000_000)) as here:
-        settings = msgspec.structs.replace(here.children.settings, find_secrets=find)
-        async with ChildProcesses(here.children.environment, settings) as children:
-            child = children.start(here.request(command))
-            done = await children.attend(child, timeout_s=30, cancelled=here.context.cancelled)
+    async with tool_project(tmp_path, bounds=OutputBounds(cap_bytes=2_000_000)) as project:
+        settings = msgspec.structs.replace(project.children.settings, find_secrets=find)
+        async with ChildProcesses(project.children.environment, settings) as children:
+            child = children.start(project.request(command))
+            done = await children.attend(child, timeout_s=30, cancelled=project.context.cancelled)
             assert done is not None
             await child.end("over")
             kept = min(child.log.total, 2_000_000)
@@ -300,8 +302,8 @@ async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secr
 @linux
 async def test_REL_045_a_command_that_writes_past_the_cap_is_stopped_and_told(tmp_path: Path) -> None:
     bounds = OutputBounds(head_bytes=100, tail_bytes=100, cap_bytes=5000)
-    async with desk(tmp_path, bounds=bounds, grace_s=40) as here:
-        result = await here.call(
+    async with tool_project(tmp_path, bounds=bounds, grace_s=40) as project:
+        result = await project.call(
             run_shell, command="trap 'echo told; exit 7' TERM; while :; do echo aaaaaaaaa; done"
         )
         assert "[exit code 7, " in result.text
@@ -316,30 +318,30 @@ async def test_REL_045_a_command_that_writes_past_the_cap_is_stopped_and_told(tm
 
 @linux
 async def test_REL_045_the_time_limit_fires_in_the_middle_of_a_flood(tmp_path: Path) -> None:
-    async with desk(tmp_path, bounds=OutputBounds(cap_bytes=10**12)) as here:
-        work = asyncio.ensure_future(here.run("while :; do echo x; done", timeout_s=0.3))
+    async with tool_project(tmp_path, bounds=OutputBounds(cap_bytes=10**12)) as project:
+        work = asyncio.ensure_future(project.run("while :; do echo x; done", timeout_s=0.3))
         done = await asyncio.wait_for(work, 30)
         assert done.timed_out
         assert (done.exit.signal, done.exit.stopped_for) == ("SIGTERM", "time limit")
 
 
 async def test_REL_046_binary_output_and_split_characters_arrive_as_text(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         command = r"printf '\xe2'; sleep 0.12; printf '\x82'; sleep 0.12; printf '\xac \xff\xfe\x00 \xe2\x82'"
-        result = await here.call(run_shell, command=command)
+        result = await project.call(run_shell, command=command)
         assert result.text.startswith("€ \ufffd\ufffd\x00 \ufffd\n[exit code 0")
-        assert "".join(here.progress) == "€ \ufffd\ufffd\x00 \ufffd"
+        assert "".join(project.progress) == "€ \ufffd\ufffd\x00 \ufffd"
 
 
 async def test_REL_046_escape_floods_and_every_byte_are_taken(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         script = "import os\nos.write(1, bytes(range(256)) * 40 + b'\\x1b]0;' * 5000 + b'\\x1b[31m' * 5000)"
-        (here.folder / "flood.py").write_text(script)
-        result = await here.call(run_shell, command="python3 flood.py")
+        (project.folder / "flood.py").write_text(script)
+        result = await project.call(run_shell, command="python3 flood.py")
         assert result.ok
-        on_terminal = await here.call(run_shell, command="python3 flood.py; sleep 0.2", pty=True)
+        on_terminal = await project.call(run_shell, command="python3 flood.py; sleep 0.2", pty=True)
         assert on_terminal.text
-        await until(lambda: all(job.state == "ended" for job in here.jobs.all()))
+        await until(lambda: all(job.state == "ended" for job in project.jobs.all()))
 
 
 @linux
@@ -361,8 +363,8 @@ async def test_REL_047_commands_that_want_a_person_end_and_touch_no_terminal(
 ) -> None:
     ours, theirs = os.openpty()
     try:
-        async with desk(tmp_path) as here:
-            result = await here.call(run_shell, command=command, timeout=20)
+        async with tool_project(tmp_path) as project:
+            result = await project.call(run_shell, command=command, timeout=20)
             assert "goes on in the background" not in result.text
         os.set_blocking(ours, False)
         with pytest.raises(BlockingIOError):
@@ -377,10 +379,10 @@ async def test_REL_047_a_child_has_no_controlling_terminal_even_when_buddy_has_o
     script = textwrap.dedent("""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_desk import desk
+        from tests.support.command_tools import project
 
         async def main():
-            async with desk(Path(sys.argv[1])) as here:
+            async with project(Path(sys.argv[1])) as machine:
                 done = await here.run("(exec </dev/tty) 2>&1; tty; ps -o tty= -p $$")
                 print(repr(done.text))
 
@@ -400,10 +402,10 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_desk import desk, sleepers, until
+        from tests.support.command_tools import project, sleepers, until
 
         async def main():
-            async with desk(Path(sys.argv[1])) as here:
+            async with project(Path(sys.argv[1])) as machine:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
                 await until(lambda: len(sleepers("{mark}")) == 10)
@@ -441,10 +443,10 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
     script = textwrap.dedent(f"""
         import asyncio, signal, sys
         from pathlib import Path
-        from tests.support.command_desk import desk
+        from tests.support.command_tools import project
 
         async def main():
-            async with desk(Path(sys.argv[1])) as here:
+            async with project(Path(sys.argv[1])) as machine:
                 here.children.start(here.request("trap '' TERM; setsid sleep {mark} & sleep {mark}; true"))
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 await asyncio.sleep(60)
@@ -452,10 +454,10 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
         asyncio.run(main())
     """)
     (tmp_path / "inner.py").write_text(script)
-    async with desk(tmp_path, grace_s=0.3) as here:
+    async with tool_project(tmp_path, grace_s=0.3) as project:
         root = Path(__file__).resolve().parents[2]
         command = f"PYTHONPATH={root} {sys.executable} {tmp_path}/inner.py {tmp_path}"
-        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        work = asyncio.ensure_future(project.call(run_shell, command=command))
         await until(lambda: len(asleep(mark)) >= 2)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -467,13 +469,13 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
 @linux
 async def test_REL_049_a_memory_hog_and_a_disk_filler_hit_their_limits(tmp_path: Path) -> None:
     limits = ProcessLimits(memory_bytes=300_000_000, file_bytes=1_000_000, cpu_s=20, open_files=100)
-    async with desk(tmp_path, limits=limits) as here:
-        hog = await here.run("python3 -c 'x = bytearray(10**9)'")
+    async with tool_project(tmp_path, limits=limits) as project:
+        hog = await project.run("python3 -c 'x = bytearray(10**9)'")
         assert "MemoryError" in hog.text
-        filler = await here.run("head -c 5000000 /dev/zero > big")
+        filler = await project.run("head -c 5000000 /dev/zero > big")
         assert not filler.ok
-        assert (here.folder / "big").stat().st_size <= 1_000_000
-        nested = await here.run("setsid bash -c 'ulimit -v; ulimit -f; ulimit -n; ulimit -c; ulimit -t'")
+        assert (project.folder / "big").stat().st_size <= 1_000_000
+        nested = await project.run("setsid bash -c 'ulimit -v; ulimit -f; ulimit -n; ulimit -c; ulimit -t'")
         assert nested.text.split() == ["292968", "976", "100", "0", "20"]
 
 
@@ -483,11 +485,11 @@ async def test_REL_049_a_fork_bomb_stops_at_its_limit_and_dies_with_its_command(
 ) -> None:
     mark = number()
     tmp_path.chmod(0o777)
-    async with desk(tmp_path, limits=ProcessLimits(processes=60), grace_s=0.3) as here:
-        here.folder.chmod(0o777)
+    async with tool_project(tmp_path, limits=ProcessLimits(processes=60), grace_s=0.3) as project:
+        project.folder.chmod(0o777)
         bomb = f"exec -a {mark} bash -c 'f() {{ f | f & }}; f; sleep 1; f; sleep 20'"
         command = f'setpriv --reuid=64321 --clear-groups -- bash -c "{bomb}"'
-        child = here.children.start(here.request(command))
+        child = project.children.start(project.request(command))
         ticks = 0
         for _ in range(50):
             await asyncio.sleep(0.01)
@@ -511,10 +513,10 @@ while True:
 STARVED = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.support.command_desk import desk
+from tests.support.command_tools import project
 
 async def main():
-    async with desk(Path(sys.argv[1])) as here:
+    async with project(Path(sys.argv[1])) as machine:
         full = asyncio.Event()
         child = here.children.start(here.request(f"exec {sys.executable} greedy.py"))
         child.listeners.append(lambda data: full.set())
@@ -557,20 +559,20 @@ def _owner(pid: str) -> int:
 
 @linux
 async def test_REL_049_core_dumps_are_off_without_any_configuration(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        assert (await here.run("sleep 0.05; ulimit -c; bash -c 'ulimit -Hc'")).text == "0\n0\n"
+    async with tool_project(tmp_path) as project:
+        assert (await project.run("sleep 0.05; ulimit -c; bash -c 'ulimit -Hc'")).text == "0\n0\n"
 
 
 @linux
 async def test_REL_050_five_hundred_commands_leave_no_zombie_and_no_descriptor(
     tmp_path: Path, zombies_before: list[int]
 ) -> None:
-    async with desk(tmp_path) as here:
-        await here.run("true")
+    async with tool_project(tmp_path) as project:
+        await project.run("true")
         descriptors = len(os.listdir("/proc/self/fd"))
         for turn in range(500):
-            await here.run("true" if turn % 5 else "(true &); (setsid true &); sleep 0.001 & true")
-        await here.children.end_all()
+            await project.run("true" if turn % 5 else "(true &); (setsid true &); sleep 0.001 & true")
+        await project.children.end_all()
         assert zombie_children() == zombies_before
         assert len(os.listdir("/proc/self/fd")) == descriptors
 
@@ -598,10 +600,10 @@ async def test_SEC_086_no_key_reaches_a_child(tmp_path: Path) -> None:
         "BASH_ENV": "/evil",
         "LD_PRELOAD": "x",
     }
-    async with desk(
+    async with tool_project(
         tmp_path, variables=variables, allowed=allowed, forbidden=frozenset({"MY_PROVIDER"})
-    ) as here:
-        result = await here.call(run_shell, command="env -0 | sort -z | tr '\\0' '\\n'")
+    ) as project:
+        result = await project.call(run_shell, command="env -0 | sort -z | tr '\\0' '\\n'")
         names = {line.partition("=")[0] for line in result.text.splitlines() if "=" in line}
         assert names == {
             "AI_AGENT", "BUDDY_JOB", "BUDDY_SESSION_ID", "BUDDY_TASK_ID", "EDITOR", "GIT_PAGER",
@@ -641,17 +643,17 @@ CONFINED_VICTIM = textwrap.dedent("""
     import asyncio, sys
     from buddy.workspace.processes.launch import shell_argv
     from buddy.workspace.processes.pool import CommandRequest
-    from tests.support.sandbox_desk import LOOKS, sandbox_desk
+    from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
     async def main(level, command, count):
-        async with sandbox_desk(look=LOOKS[level]) as here:
-            assert here.sandbox.status.level == level
-            await here.sandbox.survey(here.boundary)
+        async with sandbox_machine(look=LOOKS[level]) as machine:
+            assert machine.sandbox.status.level == level
+            await machine.sandbox.survey(machine.boundary)
             print("ready", flush=True)
             for _ in range(count):
-                confinement = here.confinement()
-                request = CommandRequest(shell_argv(command), str(here.work), 1, confinement=confinement)
-                here.children.start(request)
+                confinement = machine.confinement()
+                request = CommandRequest(shell_argv(command), str(machine.work), 1, confinement=confinement)
+                machine.children.start(request)
                 await asyncio.sleep(0)
             await asyncio.sleep(60)
 

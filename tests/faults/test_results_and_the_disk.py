@@ -12,7 +12,7 @@ from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMes
 from buddy.agent.tool import Tool, ToolContext, tool
 from buddy.llm.scripted import Reply, Say, ScriptedCall, ScriptedProvider
 from buddy.sessions.line_codec import scan
-from tests.support.board_desk import BoardDesk, board_desk
+from tests.support.scripted_session import ScriptedSession, scripted_session
 from tests.support.session_files import Failing, Faults
 
 PATIENCE_S = 30
@@ -25,9 +25,9 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def kinds(desk: BoardDesk) -> list[str]:
+def kinds(session: ScriptedSession) -> list[str]:
     """The kinds of lines in the journal, of one turn."""
-    lines = scan(Path(desk.parts.journal.journal.path).read_bytes()).lines
+    lines = scan(Path(session.parts.journal.journal.path).read_bytes()).lines
     wanted = ("message", "tool_begin", "tool_end")
     return [one.line.kind for one in lines if one.line.kind in wanted]
 
@@ -36,12 +36,12 @@ def roles(history: list[Message]) -> list[type[Message]]:
     return [type(message) for message in history]
 
 
-def is_saved(desk: BoardDesk) -> bool:
-    return desk.parts.journal.save_state.saved
+def is_saved(session: ScriptedSession) -> bool:
+    return session.parts.journal.save_state.saved
 
 
-def requests(desk: BoardDesk) -> int:
-    provider = desk.parts.model("").provider
+def requests(session: ScriptedSession) -> int:
+    provider = session.parts.model("").provider
     assert isinstance(provider, ScriptedProvider)
     return len(provider.requests)
 
@@ -85,37 +85,37 @@ def breaking(disk: Failing, ran: list[str], before: Callable[[], Awaitable[None]
 async def test_a_disk_that_refuses_the_result_holds_the_next_reply_and_its_calls(tmp_path: Path) -> None:
     async def nothing() -> None: ...
 
-    desks, ran = list[BoardDesk](), list[str]()
-    disk = FailingLater("sync", until=lambda: requests(desks[0]) == 2)
+    sessions, ran = list[ScriptedSession](), list[str]()
+    disk = FailingLater("sync", until=lambda: requests(sessions[0]) == 2)
     tools = [breaking(disk, ran, nothing)]
-    async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
-        desks.append(desk)
-        runner = desk.board.submit(1, "go")
-        await until(lambda: not is_saved(desk) and requests(desk) == 2)
-        history = desk.board.task(1).history
+    async with scripted_session(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as session:
+        sessions.append(session)
+        runner = session.board.submit(1, "go")
+        await until(lambda: not is_saved(session) and requests(session) == 2)
+        history = session.board.task(1).history
         assert roles(history) == [UserMessage, AssistantMessage, ToolMessage], "the reply waits"
         assert len(ran) == 1, "and so does what it calls"
         disk.on = False
         await asyncio.wait_for(runner, PATIENCE_S)
         assert (len(ran), len(history)) == (2, 6)
-        await desk.parts.journal.journal.flush()
-        assert kinds(desk) == A_TURN
+        await session.parts.journal.journal.flush()
+        assert kinds(session) == A_TURN
 
 
 async def test_a_disk_that_already_refuses_holds_the_next_request(tmp_path: Path) -> None:
     async def noticed() -> None:
-        desks[0].parts.journal.rename(name="other", title="")
-        await until(lambda: not is_saved(desks[0]))
+        sessions[0].parts.journal.rename(name="other", title="")
+        await until(lambda: not is_saved(sessions[0]))
 
-    disk, ran, desks = Failing("write"), list[str](), list[BoardDesk]()
+    disk, ran, sessions = Failing("write"), list[str](), list[ScriptedSession]()
     tools = [breaking(disk, ran, noticed)]
-    async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
-        desks.append(desk)
-        runner = desk.board.submit(1, "go")
-        await until(lambda: not is_saved(desk) and desk.parts.journal.save_state.waiting >= 3)
-        assert requests(desk) == 1, "the name, the end of the call and its result wait"
-        assert roles(desk.board.task(1).history) == [UserMessage, AssistantMessage]
+    async with scripted_session(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as session:
+        sessions.append(session)
+        runner = session.board.submit(1, "go")
+        await until(lambda: not is_saved(session) and session.parts.journal.save_state.waiting >= 3)
+        assert requests(session) == 1, "the name, the end of the call and its result wait"
+        assert roles(session.board.task(1).history) == [UserMessage, AssistantMessage]
         disk.on = False
         await asyncio.wait_for(runner, PATIENCE_S)
-        await desk.parts.journal.journal.flush()
-        assert kinds(desk) == A_TURN
+        await session.parts.journal.journal.flush()
+        assert kinds(session) == A_TURN

@@ -27,7 +27,7 @@ from buddy.sessions.records import TaskChanged
 from buddy.sessions.session import OpenSession, Watch
 from buddy.sessions.store import ReadOnlySessionError, SessionStore
 from tests.capabilities import requires
-from tests.faults.scripted_desk import check, play
+from tests.faults.scripted_journal import check, play
 from tests.support.session_files import OPERATIONS, Failing, Faults, add_bytes, replied, said, store_in
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,54 +16,54 @@ from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.read_tracking import FileViews
-from tests.support.board_desk import BoardDesk, board_desk
-from tests.support.command_desk import until
+from tests.support.command_tools import until
+from tests.support.scripted_session import ScriptedSession, scripted_session
 
 EDITS = 1000
 
 
 async def test_REL_054_the_second_whole_file_write_on_an_old_view_is_refused(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        path = desk.root / "a.txt"
+    async with scripted_session(tmp_path) as session:
+        path = session.root / "a.txt"
         path.write_text("one\n")
-        other = desk.board.open()
-        await desk.call(read_file, {"path": "a.txt"})
-        await desk.call(read_file, {"path": "a.txt"}, task=other)
-        await desk.call(write_file, {"path": "a.txt", "content": "first\n"})
+        other = session.board.open()
+        await session.call(read_file, {"path": "a.txt"})
+        await session.call(read_file, {"path": "a.txt"}, task=other)
+        await session.call(write_file, {"path": "a.txt", "content": "first\n"})
         with pytest.raises(ToolError, match="changed since you read it"):
-            await desk.call(write_file, {"path": "a.txt", "content": "second\n"}, task=other)
+            await session.call(write_file, {"path": "a.txt", "content": "second\n"}, task=other)
         assert path.read_text() == "first\n"
 
 
 async def test_REL_054_an_edit_whose_text_another_task_changed_is_refused(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        path = desk.root / "a.txt"
+    async with scripted_session(tmp_path) as session:
+        path = session.root / "a.txt"
         path.write_text("one\n")
-        other = desk.board.open()
-        await desk.call(read_file, {"path": "a.txt"}, task=other)
-        await desk.call(edit_file, {"path": "a.txt", "old": "one", "new": "two"})
+        other = session.board.open()
+        await session.call(read_file, {"path": "a.txt"}, task=other)
+        await session.call(edit_file, {"path": "a.txt", "old": "one", "new": "two"})
         with pytest.raises(ToolError, match="changed since"):
-            await desk.call(edit_file, {"path": "a.txt", "old": "one", "new": "three"}, task=other)
+            await session.call(edit_file, {"path": "a.txt", "old": "one", "new": "three"}, task=other)
         assert path.read_text() == "two\n"
 
 
 async def test_whole_file_writes_of_different_lines_are_merged_and_that_is_said(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        path = desk.root / "a.txt"
+    async with scripted_session(tmp_path) as session:
+        path = session.root / "a.txt"
         lines = [f"line {number}\r\n" for number in range(10)]
         path.write_bytes("".join(lines).encode())
-        other = desk.board.open()
-        await desk.call(read_file, {"path": "a.txt"}, task=other)
-        await desk.call(edit_file, {"path": "a.txt", "old": "line 1\n", "new": "first\n"})
+        other = session.board.open()
+        await session.call(read_file, {"path": "a.txt"}, task=other)
+        await session.call(edit_file, {"path": "a.txt", "old": "line 1\n", "new": "first\n"})
         mine = "".join(lines).replace("\r\n", "\n").replace("line 8", "second")
-        result = await desk.call(write_file, {"path": "a.txt", "content": mine}, task=other)
+        result = await session.call(write_file, {"path": "a.txt", "content": mine}, task=other)
         assert "in other lines than yours. Both changes are in it now" in result.text
         assert "first" in result.text
         merged = "".join(lines).replace("line 1\r", "first\r").replace("line 8", "second")
         assert path.read_bytes() == merged.encode()
         # What it has not read it does not know: the next whole write needs a read.
         with pytest.raises(ToolError, match="read"):
-            await desk.call(write_file, {"path": "a.txt", "content": "x\n"}, task=other)
+            await session.call(write_file, {"path": "a.txt", "content": "x\n"}, task=other)
 
 
 @pytest.mark.slow
@@ -71,11 +71,11 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
     """Every line holds a counter; each change counts one line up from what its task last saw. What was
     accepted is counted beside: in the end every line must hold that count, else an update was lost."""
     chance = random.Random(54)
-    async with board_desk(tmp_path) as desk:
+    async with scripted_session(tmp_path) as session:
         names = [f"f{number}.txt" for number in range(10)]
         for name in names:
-            (desk.root / name).write_text("".join(f"{line}: 0\n" for line in range(6)))
-        tasks = [desk.board.task(1), desk.board.open()]
+            (session.root / name).write_text("".join(f"{line}: 0\n" for line in range(6)))
+        tasks = [session.board.task(1), session.board.open()]
         accepted: dict[tuple[str, int], int] = {}
         refusals: list[str] = []
 
@@ -84,9 +84,9 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
             assert isinstance(views, FileViews)
             for step in range(EDITS // 2):
                 name, line = chance.choice(names), chance.randrange(6)
-                if views.get(str(desk.root / name)) is None or chance.random() < 0.3:
-                    await desk.call(read_file, {"path": name}, task=tasks[at])
-                view = views.get(str(desk.root / name))
+                if views.get(str(session.root / name)) is None or chance.random() < 0.3:
+                    await session.call(read_file, {"path": name}, task=tasks[at])
+                view = views.get(str(session.root / name))
                 assert view is not None
                 known = (view.text or "").splitlines()  # what the model was told of the file, by now
                 before = known[line]
@@ -94,10 +94,10 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
                 try:
                     if chance.random() < 0.5:
                         content = "\n".join([*known[:line], after, *known[line + 1 :]]) + "\n"
-                        await desk.call(write_file, {"path": name, "content": content}, task=tasks[at])
+                        await session.call(write_file, {"path": name, "content": content}, task=tasks[at])
                     else:
                         edit = {"path": name, "old": before + "\n", "new": after + "\n"}
-                        await desk.call(edit_file, edit, task=tasks[at])
+                        await session.call(edit_file, edit, task=tasks[at])
                 except ToolError as error:
                     refusals.append(str(error))
                 else:
@@ -105,7 +105,7 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
 
         await asyncio.gather(work(0), work(1))
         for name in names:
-            found = (desk.root / name).read_text().splitlines()
+            found = (session.root / name).read_text().splitlines()
             counts = [int(line.split(": ")[1].split()[0]) for line in found]
             assert counts == [accepted.get((name, line), 0) for line in range(6)], name
         assert sum(accepted.values()) + len(refusals) == EDITS
@@ -123,34 +123,34 @@ async def slow_tests(ctx: ToolContext) -> str:
     return "1 passed"
 
 
-def _tests(desk: BoardDesk) -> asyncio.Task[object]:
-    release = desk.root / "release"
-    task = desk.board.task(1)
+def _tests(session: ScriptedSession) -> asyncio.Task[object]:
+    release = session.root / "release"
+    task = session.board.task(1)
     services = {**task.services.services, dict: {"release": str(release)}}
     task.services = type(task.services)(
         services, task.services.copy, task.services.changes, task.services.forget_shown
     )
-    return asyncio.ensure_future(desk.call(slow_tests, {}))
+    return asyncio.ensure_future(session.call(slow_tests, {}))
 
 
 async def test_a_write_of_another_task_waits_for_the_end_of_the_tests(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, tools=[*BUILTIN_TOOLS]) as desk:
-        other = desk.board.open()
-        tests = _tests(desk)
-        await until(lambda: desk.writes.windows.__dict__["_open"])
+    async with scripted_session(tmp_path, tools=[*BUILTIN_TOOLS]) as session:
+        other = session.board.open()
+        tests = _tests(session)
+        await until(lambda: session.writes.windows.__dict__["_open"])
         heard: list[str] = []
         write = asyncio.ensure_future(
-            desk.call(write_file, {"path": "b", "content": "b\n"}, task=other, progress=heard)
+            session.call(write_file, {"path": "b", "content": "b\n"}, task=other, progress=heard)
         )
         await until(lambda: heard)
         assert heard == ["waiting for the tests of task 1 (at most 60 s)\n"]
-        assert not (desk.root / "b").exists()
+        assert not (session.root / "b").exists()
         # The task whose tests run, and commands, don't wait.
-        await desk.call(write_file, {"path": "mine", "content": "b\n"})
-        await desk.call(run_shell, {"command": "touch release"}, task=other)
+        await session.call(write_file, {"path": "mine", "content": "b\n"})
+        await session.call(run_shell, {"command": "touch release"}, task=other)
         result = await tests
         await write
-        assert (desk.root / "b").read_text() == "b\n"
+        assert (session.root / "b").read_text() == "b\n"
         assert result.text == (
             "1 passed\n\n[other tasks changed files while the tests ran]\n"
             "run_shell of task 2: a command that may have changed anything"
@@ -158,29 +158,29 @@ async def test_a_write_of_another_task_waits_for_the_end_of_the_tests(tmp_path: 
 
 
 async def test_the_wait_is_bounded_and_the_write_is_told_with_the_outcome(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.writes.windows = TestWindows(longest_wait_s=0.05)
-        other = desk.board.open()
-        tests = _tests(desk)
-        await until(lambda: desk.writes.windows.__dict__["_open"])
-        await desk.call(write_file, {"path": "b", "content": "b\n"}, task=other)
-        (desk.root / "release").touch()
+    async with scripted_session(tmp_path) as session:
+        session.writes.windows = TestWindows(longest_wait_s=0.05)
+        other = session.board.open()
+        tests = _tests(session)
+        await until(lambda: session.writes.windows.__dict__["_open"])
+        await session.call(write_file, {"path": "b", "content": "b\n"}, task=other)
+        (session.root / "release").touch()
         assert (await tests).text.endswith("write_file of task 2: b")
 
 
 async def test_a_write_that_waits_can_be_cancelled(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        other = desk.board.open()
-        tests = _tests(desk)
-        await until(lambda: desk.writes.windows.__dict__["_open"])
+    async with scripted_session(tmp_path) as session:
+        other = session.board.open()
+        tests = _tests(session)
+        await until(lambda: session.writes.windows.__dict__["_open"])
         heard: list[str] = []
         write = asyncio.ensure_future(
-            desk.call(write_file, {"path": "b", "content": "b\n"}, task=other, progress=heard)
+            session.call(write_file, {"path": "b", "content": "b\n"}, task=other, progress=heard)
         )
         await until(lambda: heard)
         write.cancel()
         with pytest.raises(asyncio.CancelledError):
             await write
-        (desk.root / "release").touch()
+        (session.root / "release").touch()
         await tests
-        assert not (desk.root / "b").exists()
+        assert not (session.root / "b").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import ROOT, Desk, finished
+from tests.support.program import ROOT, Program, finished
 
 
 def left(folder: Path, at_start: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def test_a_thread_nobody_waits_for_is_left_behind(tmp_path: Path) -> None:
 async def test_a_long_answer_is_whole_in_a_pipe_that_is_read_slowly(tmp_path: Path) -> None:
     answer = "".join(f"line {number}\n" for number in range(30_000))
     async with FakeLLM([reply(answer)]) as server:
-        process = await Desk(tmp_path, server.url).start("exec", "hi")
+        process = await Program(tmp_path, server.url).start("exec", "hi")
         assert process.stdout is not None
         pieces: list[bytes] = []
         while piece := await process.stdout.read(10_000):
@@ -170,11 +170,11 @@ def test_a_closed_stream_is_as_good_as_nothing(
 
 async def test_the_session_is_closed_on_the_disk(tmp_path: Path) -> None:
     async with FakeLLM([reply("Hello")]) as server:
-        desk = Desk(tmp_path, server.url)
-        ran = await desk.run("exec", "hi")
-        history = await desk.history()
+        program = Program(tmp_path, server.url)
+        ran = await program.run("exec", "hi")
+        history = await program.history()
     assert (ran.code, ran.out, len(history)) == (0, "Hello\n", 2), ran.err
-    folder = desk.repo / ".buddyx" / "sessions" / desk.sessions()[0]
+    folder = program.repo / ".buddyx" / "sessions" / program.sessions()[0]
     assert all(json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines())
 
 
@@ -182,8 +182,8 @@ async def test_coverage_of_a_run_is_still_measured(tmp_path: Path) -> None:
     settings = tmp_path / "coverage.ini"
     settings.write_text(f"[run]\nsource_pkgs = buddy\ndata_file = {tmp_path}/found\n")
     async with FakeLLM([reply("Hello")]) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.before = (
+        program = Program(tmp_path, server.url)
+        program.before = (
             sys.executable,
             "-m",
             "coverage",
@@ -194,7 +194,7 @@ async def test_coverage_of_a_run_is_still_measured(tmp_path: Path) -> None:
         (tmp_path / "go.py").write_text(
             "import sys; del sys.argv[1:4]\nfrom buddy.__main__ import main\nmain()\n"
         )
-        process = await desk.start("exec", "hi")
+        process = await program.start("exec", "hi")
         ran = await finished(process)
     assert (ran.code, ran.out) == (0, "Hello\n"), ran.err
     assert (tmp_path / "found").stat().st_size > 10_000

@@ -14,12 +14,12 @@ from buddy.safety.policy.facts import Facts
 from buddy.safety.policy.grants import ASK, Grant
 from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
 from buddy.safety.policy.session import Policy
-from tests.support.shell_desk import ShellDesk, make_desk, shell_facts
+from tests.support.shell_project import ShellProject, shell_facts, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    found = make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    found = shell_project(tmp_path)
     (found.root / "s.sh").write_text("echo shown\n")
     return found
 
@@ -49,56 +49,56 @@ def decide(facts: Facts, granted: tuple[Rule, ...]) -> Decision:
         "node s.sh",
     ],
 )
-def test_ATTACK_F6_a_session_answer_ends_when_the_script_changes(desk: ShellDesk, command: str) -> None:
-    facts = shell_facts(desk, command)
+def test_ATTACK_F6_a_session_answer_ends_when_the_script_changes(project: ShellProject, command: str) -> None:
+    facts = shell_facts(project, command)
     granted = rules_for_session(facts)
 
     assert granted
     assert decide(facts, granted) == "allow"
     assert "while s.sh is unchanged" in coverage(granted, facts)
-    (desk.root / "s.sh").write_text("echo another\n")
-    assert decide(shell_facts(desk, command), granted) == "ask"
-    (desk.root / "s.sh").write_text("echo shown\n")
-    assert decide(shell_facts(desk, command), granted) == "allow"
+    (project.root / "s.sh").write_text("echo another\n")
+    assert decide(shell_facts(project, command), granted) == "ask"
+    (project.root / "s.sh").write_text("echo shown\n")
+    assert decide(shell_facts(project, command), granted) == "allow"
 
 
 @pytest.mark.parametrize(
     "command", ["bash new.sh", "./new.sh", "python3 -W ignore new.sh", "bash new.sh > log"]
 )
 def test_ATTACK_F6_an_answer_given_before_a_script_is_there_allows_no_script(
-    desk: ShellDesk, command: str
+    project: ShellProject, command: str
 ) -> None:
-    facts = shell_facts(desk, command)
+    facts = shell_facts(project, command)
     session, saved = rules_for_session(facts), rules_to_save(facts)
 
     assert (decide(facts, session), decide(facts, saved)) == ("allow", "allow")
-    (desk.root / "new.sh").write_text("echo written afterwards\n")
-    later = shell_facts(desk, command)
+    (project.root / "new.sh").write_text("echo written afterwards\n")
+    later = shell_facts(project, command)
     assert (decide(later, session), decide(later, saved)) == ("ask", "ask")
 
 
 @pytest.mark.parametrize("command", ["bash s.sh", "bash s.sh > log"])
 def test_ATTACK_F6_in_a_sandbox_a_script_may_change_and_stays_in_the_sandbox(
-    desk: ShellDesk, command: str
+    project: ShellProject, command: str
 ) -> None:
-    facts = shell_facts(desk, command, sandboxed=True)
+    facts = shell_facts(project, command, sandboxed=True)
     granted = rules_for_session(facts)
 
     assert "unchanged" not in coverage(granted, facts)
     assert coverage(granted, facts).endswith(", in the sandbox")
-    (desk.root / "s.sh").write_text("echo another\n")
-    assert decide(shell_facts(desk, command, sandboxed=True), granted) == "allow"
-    assert decide(shell_facts(desk, command), granted) == "ask"
+    (project.root / "s.sh").write_text("echo another\n")
+    assert decide(shell_facts(project, command, sandboxed=True), granted) == "allow"
+    assert decide(shell_facts(project, command), granted) == "ask"
     assert rules_to_save(facts)[0].files
 
 
-def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(desk: ShellDesk) -> None:
-    place = locate(desk.boundary, ".")
+def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(project: ShellProject) -> None:
+    place = locate(project.boundary, ".")
     facts = Facts(
         tool="run_tests",
         risk="high",
-        root=str(desk.root),
-        home=str(desk.home),
+        root=str(project.root),
+        home=str(project.home),
         category="shell",
         folder=place,
         argv=("pytest",),
@@ -148,45 +148,47 @@ def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(desk: Sh
         "xvfb-run -a ./s.sh",
     ],
 )
-def test_ATTACK3_an_answer_binds_the_script_behind_a_wrapper(desk: ShellDesk, command: str) -> None:
-    (desk.root / "s.sh").chmod(0o755)
-    facts = shell_facts(desk, command)
+def test_ATTACK3_an_answer_binds_the_script_behind_a_wrapper(project: ShellProject, command: str) -> None:
+    (project.root / "s.sh").chmod(0o755)
+    facts = shell_facts(project, command)
     granted = rules_to_save(facts)
 
     assert granted
     assert decide(facts, granted) == "allow"
     assert "s.sh" in coverage(granted, facts).rpartition("while ")[2]
-    (desk.root / "s.sh").write_text("echo another\n")
-    assert decide(shell_facts(desk, command), granted) == "ask"
+    (project.root / "s.sh").write_text("echo another\n")
+    assert decide(shell_facts(project, command), granted) == "ask"
 
 
-def test_ATTACK3_an_answer_binds_a_module_of_the_folder(desk: ShellDesk) -> None:
-    (desk.root / "mod.py").write_text("print(1)\n")
-    facts = shell_facts(desk, "python3 -m mod")
+def test_ATTACK3_an_answer_binds_a_module_of_the_folder(project: ShellProject) -> None:
+    (project.root / "mod.py").write_text("print(1)\n")
+    facts = shell_facts(project, "python3 -m mod")
     granted = rules_to_save(facts)
 
     assert decide(facts, granted) == "allow"
-    (desk.root / "mod.py").write_text("print(2)\n")
-    assert decide(shell_facts(desk, "python3 -m mod"), granted) == "ask"
-    assert not rules_to_save(shell_facts(desk, "python3 -m pytest"))[0].files
+    (project.root / "mod.py").write_text("print(2)\n")
+    assert decide(shell_facts(project, "python3 -m mod"), granted) == "ask"
+    assert not rules_to_save(shell_facts(project, "python3 -m pytest"))[0].files
 
 
 @pytest.mark.parametrize(
     ("command", "path"), [("python3 -m pytest", "pytest.py"), ("python3 -m http.server", "http/server.py")]
 )
-def test_ATTACK3_an_answer_covers_no_module_that_came_since(desk: ShellDesk, command: str, path: str) -> None:
-    granted = rules_to_save(shell_facts(desk, command))
+def test_ATTACK3_an_answer_covers_no_module_that_came_since(
+    project: ShellProject, command: str, path: str
+) -> None:
+    granted = rules_to_save(shell_facts(project, command))
 
-    assert decide(shell_facts(desk, command), granted) == "allow"
-    (desk.root / path).parent.mkdir(exist_ok=True)
-    (desk.root / path).write_text("evil\n")
-    assert decide(shell_facts(desk, command), granted) == "ask"
+    assert decide(shell_facts(project, command), granted) == "allow"
+    (project.root / path).parent.mkdir(exist_ok=True)
+    (project.root / path).write_text("evil\n")
+    assert decide(shell_facts(project, command), granted) == "ask"
 
 
 @pytest.mark.parametrize("command", ["nice ./s.sh", "X=1 nice ./s.sh"])
-def test_ATTACK3_an_answer_of_an_older_version_covers_no_script(desk: ShellDesk, command: str) -> None:
-    (desk.root / "s.sh").chmod(0o755)
-    facts = shell_facts(desk, command)
+def test_ATTACK3_an_answer_of_an_older_version_covers_no_script(project: ShellProject, command: str) -> None:
+    (project.root / "s.sh").chmod(0o755)
+    facts = shell_facts(project, command)
     unbound = tuple(msgspec.structs.replace(rule, files=()) for rule in rules_to_save(facts))
 
     assert unbound
@@ -194,19 +196,21 @@ def test_ATTACK3_an_answer_of_an_older_version_covers_no_script(desk: ShellDesk,
 
 
 @pytest.mark.parametrize("command", ["pushd src; ../s.sh", "pushd src; bash ../s.sh", "popd; nice ./s.sh"])
-def test_ATTACK3_no_answer_for_a_script_in_an_unknown_folder_is_kept(desk: ShellDesk, command: str) -> None:
-    assert rules_to_save(shell_facts(desk, command)) == ()
+def test_ATTACK3_no_answer_for_a_script_in_an_unknown_folder_is_kept(
+    project: ShellProject, command: str
+) -> None:
+    assert rules_to_save(shell_facts(project, command)) == ()
 
 
 @pytest.mark.parametrize(
     "command", ["pytest a", "make", "ruff check src/main.py", "cp a c", "python3 s.sh a"]
 )
-def test_ATTACK3_an_answer_binds_no_data(desk: ShellDesk, command: str) -> None:
-    granted = rules_to_save(shell_facts(desk, command))
+def test_ATTACK3_an_answer_binds_no_data(project: ShellProject, command: str) -> None:
+    granted = rules_to_save(shell_facts(project, command))
 
     for path in ("a", "src/main.py"):
-        (desk.root / path).write_text("other\n")
-    assert decide(shell_facts(desk, command), granted) == "allow"
+        (project.root / path).write_text("other\n")
+    assert decide(shell_facts(project, command), granted) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -224,15 +228,15 @@ def test_ATTACK3_an_answer_binds_no_data(desk: ShellDesk, command: str) -> None:
     ],
 )
 @pytest.mark.parametrize("answered", ["sqlite3 x.db", "sqlite3 x.db < a", "cat a | sqlite3 x.db", "make"])
-def test_ATTACK3_an_answer_covers_no_other_input(desk: ShellDesk, command: str, answered: str) -> None:
-    facts = shell_facts(desk, answered)
+def test_ATTACK3_an_answer_covers_no_other_input(project: ShellProject, command: str, answered: str) -> None:
+    facts = shell_facts(project, answered)
     for_session, for_good = Policy(RuleSet()), Policy(RuleSet())
     for_session.grant(rules_for_session(facts))
     for_good.learn(rules_to_save(facts))
     for state in (for_session, for_good):
         decisions = [
             judge(one, "ask", state.rules, state.grants, ASK, trusted=True, now=0.0).decision
-            for one in (facts, shell_facts(desk, command))
+            for one in (facts, shell_facts(project, command))
         ]
         assert decisions == ["allow", "ask"]
 
@@ -249,12 +253,12 @@ def test_ATTACK3_an_answer_covers_no_other_input(desk: ShellDesk, command: str, 
     ],
 )
 def test_ATTACK3_an_answer_to_a_command_with_input_holds_for_the_whole_line(
-    desk: ShellDesk, command: str, shown: str
+    project: ShellProject, command: str, shown: str
 ) -> None:
-    facts = shell_facts(desk, command)
+    facts = shell_facts(project, command)
     granted = rules_to_save(facts)
 
     assert coverage(granted, facts) == shown
     assert decide(facts, granted) == "allow"
-    (desk.root / "a").write_text("another\n")
-    assert decide(shell_facts(desk, command), granted) == ("ask" if "unchanged" in shown else "allow")
+    (project.root / "a").write_text("another\n")
+    assert decide(shell_facts(project, command), granted) == ("ask" if "unchanged" in shown else "allow")

@@ -14,7 +14,7 @@ from buddy.workspace.sandbox.places import MAX_PROTECTED, Surveyor, WorkspaceSur
 from buddy.workspace.sandbox.profile import SandboxProfile, is_writable
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import git, prepare
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 FLOODS = {
@@ -28,24 +28,24 @@ FLOODS = {
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("flood", FLOODS)
 async def test_many_names_open_no_protected_one(level: int, flood: str) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        nested = desk.work / "nested"
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        nested = machine.work / "nested"
         nested.mkdir()
         git(nested, "init", "-q")
         before = (nested / ".git/config").read_bytes()
-        await desk.run(FLOODS[flood], desk.confinement())
-        ran = await desk.run(
+        await machine.run(FLOODS[flood], machine.confinement())
+        ran = await machine.run(
             "echo x >> nested/.git/config; echo x >> .vscode/settings.json; mkdir -p new/.zed; "
             "echo x >> sub/.claude/settings.json; echo x > nested/.git/hooks/pre-push; "
             "git -C nested -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && echo COMMITTED",
-            desk.confinement(),
+            machine.confinement(),
         )
 
         assert (nested / ".git/config").read_bytes() == before
         for name in (".vscode/settings.json", "sub/.claude/settings.json"):
-            assert (desk.work / name).read_text() == "as it was\n"
-        assert not (desk.work / "new/.zed").exists()
+            assert (machine.work / name).read_text() == "as it was\n"
+        assert not (machine.work / "new/.zed").exists()
         assert not (nested / ".git/hooks/pre-push").exists()
         assert "COMMITTED" in ran.text, ran.text
 

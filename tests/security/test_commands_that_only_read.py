@@ -12,20 +12,20 @@ import pytest
 from buddy.agent.messages import ToolMessage
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 
-async def _answers(desk: Desk) -> list[str]:
-    return [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+async def _answers(program: Program) -> list[str]:
+    return [one.text for one in await program.history() if isinstance(one, ToolMessage)]
 
 
-async def _ran(folder: Path, command: str, *options: str, path: str = "") -> tuple[Desk, str]:
+async def _ran(folder: Path, command: str, *options: str, path: str = "") -> tuple[Program, str]:
     async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
-        desk = Desk(folder, server.url, environment={"PATH": path} if path else {})
-        code = (await desk.run("exec", "go", *options)).code
-        (answer,) = await _answers(desk)
+        program = Program(folder, server.url, environment={"PATH": path} if path else {})
+        code = (await program.run("exec", "go", *options)).code
+        (answer,) = await _answers(program)
         assert code == (3 if "needs an approval" in answer else 0)
-        return desk, answer
+        return program, answer
 
 
 async def test_git_runs_hardened_when_nobody_was_asked(tmp_path: Path) -> None:
@@ -41,20 +41,20 @@ async def test_git_runs_as_usual_when_the_command_was_allowed_as_a_change(tmp_pa
 async def test_SEC_051_a_configuration_that_starts_programs_is_named_and_nothing_starts(
     tmp_path: Path,
 ) -> None:
-    Desk(tmp_path, "http://127.0.0.1:9").git("config", "core.fsmonitor", "touch OWNED; false")
-    desk, answer = await _ran(tmp_path, "git status")
+    Program(tmp_path, "http://127.0.0.1:9").git("config", "core.fsmonitor", "touch OWNED; false")
+    program, answer = await _ran(tmp_path, "git status")
     assert "core.fsmonitor" in answer
-    assert not (desk.repo / "OWNED").exists()
+    assert not (program.repo / "OWNED").exists()
 
 
 async def test_a_program_of_the_workspace_on_the_persons_path_is_asked_about(tmp_path: Path) -> None:
-    planted = Desk(tmp_path, "http://127.0.0.1:9").repo / "bin" / "wc"
+    planted = Program(tmp_path, "http://127.0.0.1:9").repo / "bin" / "wc"
     planted.parent.mkdir()
     planted.write_text("#!/bin/sh\ntouch OWNED\n")
     planted.chmod(0o755)
-    desk, answer = await _ran(tmp_path, "wc -l bin/wc", path=f"{planted.parent}:{os.environ['PATH']}")
+    program, answer = await _ran(tmp_path, "wc -l bin/wc", path=f"{planted.parent}:{os.environ['PATH']}")
     assert "would be the workspace's own" in answer
-    assert not (desk.repo / "OWNED").exists()
+    assert not (program.repo / "OWNED").exists()
 
 
 async def test_a_job_that_ends_while_the_session_goes_on_is_told(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ async def test_a_job_that_ends_while_the_session_goes_on_is_told(tmp_path: Path)
         reply("Done."),
     ]
     async with FakeLLM(replies) as server:
-        desk = Desk(tmp_path, server.url)
-        ran = await desk.run("exec", "go", *YOLO)
+        program = Program(tmp_path, server.url)
+        ran = await program.run("exec", "go", *YOLO)
     assert ran.code == 0
     told = [line.removeprefix("  info: ") for line in ran.err.splitlines() if line.startswith("  info: job")]
     assert len(told) == 1
@@ -171,10 +171,10 @@ async def test_RU_plan_mode_runs_nothing_that_only_looks_like_reading(
     tmp_path: Path, number: str, prepare: Callable[[Path], None], command: str
 ) -> None:
     async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        prepare(desk.repo)
-        await desk.run("exec", "go", "--permission-mode", "plan")
-        (answer,) = await _answers(desk)
+        program = Program(tmp_path, server.url)
+        prepare(program.repo)
+        await program.run("exec", "go", "--permission-mode", "plan")
+        (answer,) = await _answers(program)
     assert "plan" in answer, number
     assert "stolen" not in answer, number
-    assert not (desk.repo / "OWNED").exists(), number
+    assert not (program.repo / "OWNED").exists(), number

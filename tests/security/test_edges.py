@@ -20,12 +20,12 @@ from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import Rule, RuleSet, rules_to_save
 from buddy.safety.sanitise import Sanitiser, clean, visible
 from buddy.safety.url_guard import JudgedAddress, Refused, judge_url, resolve_and_judge, suspicious_url
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -227,35 +227,41 @@ def decide(facts: Facts, mode: Mode, *rules: Rule) -> Verdict:
     return judge(facts, mode, RuleSet(rules), (), ASK, trusted=True, now=0.0)
 
 
-def facts(desk: ShellDesk, **more: Any) -> Facts:
+def facts(project: ShellProject, **more: Any) -> Facts:
     return Facts(
-        **{"tool": "edit_file", "risk": "medium", "root": str(desk.root), "home": str(desk.home), **more}
+        **{
+            "tool": "edit_file",
+            "risk": "medium",
+            "root": str(project.root),
+            "home": str(project.home),
+            **more,
+        }
     )
 
 
-def test_plan_mode_is_stricter_than_any_rule_that_allows(desk: ShellDesk) -> None:
-    edit = facts(desk, writes=(locate(desk.boundary, "src/main.py"),))
+def test_plan_mode_is_stricter_than_any_rule_that_allows(project: ShellProject) -> None:
+    edit = facts(project, writes=(locate(project.boundary, "src/main.py"),))
     allow = Rule("edit", "allow", "user", path="src/**")
     assert decide(edit, "ask", allow).decision == "allow"
     assert decide(edit, "plan", allow).decision == "deny"
 
 
-def test_an_edit_that_a_mode_lets_through_is_not_called_reading(desk: ShellDesk) -> None:
-    verdict = decide(facts(desk, writes=(locate(desk.boundary, "src/main.py"),)), "edit")
+def test_an_edit_that_a_mode_lets_through_is_not_called_reading(project: ShellProject) -> None:
+    verdict = decide(facts(project, writes=(locate(project.boundary, "src/main.py"),)), "edit")
     assert (verdict.decision, verdict.decided_by) == ("allow", "mode")
 
 
-def test_the_reason_names_the_path_that_is_the_reason(desk: ShellDesk) -> None:
-    both = tuple(locate(desk.boundary, name) for name in ("src/main.py", "../other/x"))
-    verdict = decide(facts(desk, tool="read_file", risk="low", reads=both), "ask")
+def test_the_reason_names_the_path_that_is_the_reason(project: ShellProject) -> None:
+    both = tuple(locate(project.boundary, name) for name in ("src/main.py", "../other/x"))
+    verdict = decide(facts(project, tool="read_file", risk="low", reads=both), "ask")
     assert verdict.decision == "ask"
     assert "other/x" in verdict.reason
     assert "main.py" not in verdict.reason
 
 
-def test_only_what_was_asked_about_can_be_saved(desk: ShellDesk) -> None:
+def test_only_what_was_asked_about_can_be_saved(project: ShellProject) -> None:
     def shell(command: str) -> Facts:
-        return facts(desk, tool="run_shell", risk="high", anything=True, shell=desk.analyse(command))
+        return facts(project, tool="run_shell", risk="high", anything=True, shell=project.analyse(command))
 
     asked, runs = decide(shell("make test"), "ask"), decide(shell("make test"), "yolo")
     assert [bool(asked.rules_to_save), runs.decision, runs.rules_to_save] == [True, "allow", ()]
@@ -269,9 +275,9 @@ def test_only_what_was_asked_about_can_be_saved(desk: ShellDesk) -> None:
         *("tar tff f f", "tar tff f", "tar xf f", "tar txf", "tar -f f -x -t"),
     ],
 )
-def test_tar_lists_only_when_every_letter_does(desk: ShellDesk, command: str) -> None:
-    assert not desk.analyse(command).read_only
-    assert desk.allowed("tar -tvf f⏎tar -tff⏎tar -tf f.tar -v⏎tar tfv f".replace("⏎", "\n")) == [
+def test_tar_lists_only_when_every_letter_does(project: ShellProject, command: str) -> None:
+    assert not project.analyse(command).read_only
+    assert project.allowed("tar -tvf f⏎tar -tff⏎tar -tf f.tar -v⏎tar tfv f".replace("⏎", "\n")) == [
         *("tar -tvf f", "tar -tff", "tar -tf f.tar -v", "tar tfv f")
     ]
 
@@ -288,11 +294,13 @@ def test_tar_lists_only_when_every_letter_does(desk: ShellDesk, command: str) ->
         ("https://notgood.example/", "ask"),
     ],
 )
-def test_SEC_071_a_rule_for_a_host_allows_that_host_alone(desk: ShellDesk, url: str, decision: str) -> None:
+def test_SEC_071_a_rule_for_a_host_allows_that_host_alone(
+    project: ShellProject, url: str, decision: str
+) -> None:
     allowed = [Rule("fetch", "allow", "user", host=host) for host in ("docs.python.org", ".good.example")]
     judged = judge_url(url)
     if isinstance(judged, Refused):
         assert decision == "refused"
         return
-    fetch = facts(desk, tool="web_fetch", risk="high", host=judged.host)
+    fetch = facts(project, tool="web_fetch", risk="high", host=judged.host)
     assert decide(fetch, "ask", *allowed).decision == decision

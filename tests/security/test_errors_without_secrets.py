@@ -9,8 +9,8 @@ import pytest
 from buddy.agent.display import Display
 from buddy.agent.events import Notice, ToolFinished
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, tool
+from tests.support.board_session import board_session
 from tests.support.laws import calls, says
-from tests.support.task_board import board_desk
 
 SECRET = "sk-ant-api03-" + "Ab3dEf7hIj" * 9
 CONTENT = f'# settings\napi_key = "{SECRET}"\nname = "one"\nname = "one"\n'
@@ -51,11 +51,11 @@ async def hide(_ctx: ToolContext) -> str:
 async def seen(root: Path, tool: Tool) -> tuple[str, str]:
     """Return the texts the model and the user get about a call."""
     (root / "work").mkdir()
-    async with board_desk(root, tool) as desk:
-        events = desk.board.reader()
-        desk.script(calls(("c1", tool.name, "{}")), says("ok"))
-        await desk.turn(1, "go")
-        told = "\n".join(desk.texts(1))
+    async with board_session(root, tool) as session:
+        events = session.board.reader()
+        session.script(calls(("c1", tool.name, "{}")), says("ok"))
+        await session.turn(1, "go")
+        told = "\n".join(session.texts(1))
         shown = [one.event for one in events.drain() if isinstance(one.event, ToolFinished | Notice)]
     return told, repr(shown)
 

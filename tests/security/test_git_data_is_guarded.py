@@ -10,7 +10,7 @@ import pytest
 
 from buddy.workspace.sandbox.profile import SandboxProfile, is_reserved
 from tests.capabilities import requires
-from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, SandboxMachine, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -112,11 +112,11 @@ def git(folder: Path, *words: str, check: bool = True) -> None:
     subprocess.run(["git", *words], cwd=folder, check=check, env=ENVIRONMENT, capture_output=True)
 
 
-def prepare(desk: SandboxDesk) -> None:
-    git(desk.work, "init", "-q")
-    git(desk.work, "config", "user.name", "a")
-    git(desk.work, "config", "user.email", "a@b")
-    git(desk.work, "commit", "-q", "--allow-empty", "-m", "x")
+def prepare(machine: SandboxMachine) -> None:
+    git(machine.work, "init", "-q")
+    git(machine.work, "config", "user.name", "a")
+    git(machine.work, "config", "user.email", "a@b")
+    git(machine.work, "commit", "-q", "--allow-empty", "-m", "x")
 
 
 def use_git(work: Path) -> None:
@@ -132,14 +132,14 @@ def use_git(work: Path) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_ATTACK3_git_runs_nothing_that_a_command_planted(level: int, attack: str) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        (desk.work / "evil.py").write_text(f"{EVIL}\n{ATTACKS[attack]}\n")
-        ran = await desk.run("python3 -I evil.py && echo DONE", desk.confinement())
-        told = desk.sandbox.take_repairs()
-        use_git(desk.work)
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        (machine.work / "evil.py").write_text(f"{EVIL}\n{ATTACKS[attack]}\n")
+        ran = await machine.run("python3 -I evil.py && echo DONE", machine.confinement())
+        told = machine.sandbox.take_repairs()
+        use_git(machine.work)
 
-        assert not (desk.outside / "ran").exists(), (ran.text, told)
+        assert not (machine.outside / "ran").exists(), (ran.text, told)
         assert told or "DONE" not in ran.text, ran.text
 
 
@@ -159,46 +159,46 @@ async def test_ATTACK3_git_runs_nothing_that_a_command_planted(level: int, attac
     ],
 )
 async def test_ATTACK3_new_repositories_of_the_usual_kind_are_left(command: str) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        ran = await machine.run(command, machine.confinement())
+        assert (ran.code, machine.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 @requires("bwrap")
 @pytest.mark.parametrize("kind", ["file", "link"])
 async def test_ATTACK3_a_repository_whose_data_lies_beside_it_is_protected(kind: str) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        os.rename(desk.work / ".git", desk.work / "data")
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        os.rename(machine.work / ".git", machine.work / "data")
         if kind == "link":
-            (desk.work / ".git").symlink_to("data")
+            (machine.work / ".git").symlink_to("data")
         else:
-            (desk.work / ".git").write_text("gitdir: ./data\n")
-        before = (desk.work / "data/config").read_bytes()
-        ran = await desk.run(
+            (machine.work / ".git").write_text("gitdir: ./data\n")
+        before = (machine.work / "data/config").read_bytes()
+        ran = await machine.run(
             "git commit -q --allow-empty -m y; echo code $?; mv data other; echo .. > data/commondir; "
             "echo '[alias] x = !true' >> data/config; echo x > data/hooks/pre-commit",
-            desk.confinement(),
+            machine.confinement(),
         )
 
-        assert (desk.work / "data/config").read_bytes() == before
-        assert not (desk.work / "data/hooks/pre-commit").exists()
-        assert not (desk.work / "data/commondir").exists()
+        assert (machine.work / "data/config").read_bytes() == before
+        assert not (machine.work / "data/hooks/pre-commit").exists()
+        assert not (machine.work / "data/commondir").exists()
         assert "code 0" in ran.text
 
 
 @requires("bwrap")
 async def test_ATTACK3_the_data_of_an_existing_worktree_is_protected() -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        git(desk.work, "worktree", "add", "-q", "tree")
-        data = desk.work / ".git/worktrees/tree"
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        git(machine.work, "worktree", "add", "-q", "tree")
+        data = machine.work / ".git/worktrees/tree"
         before = (data / "commondir").read_bytes()
-        ran = await desk.run(
+        ran = await machine.run(
             f"cd {data}; echo ../../../x > commondir; echo '[a]' > config.worktree; mv commondir c; "
             "cd ../../../tree && git commit -q --allow-empty -m y; echo code $?",
-            desk.confinement(),
+            machine.confinement(),
         )
         assert (data / "commondir").read_bytes() == before
         assert not (data / "config.worktree").exists()

@@ -11,7 +11,7 @@ import pytest
 from buddy.workspace.sandbox.git_data import MAX_FOLDERS, git_data
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import ENVIRONMENT, prepare
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
@@ -110,20 +110,20 @@ def use_git(work: Path) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", STEPS)
 async def test_git_is_led_to_no_place_that_commands_may_change(level: int, kind: str) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
+    async with sandbox_machine(look=LOOKS[level]) as machine:
         steps = STEPS[kind]
         if "at the top" not in kind:
-            prepare(desk)
+            prepare(machine)
         told: tuple[str, ...] = ()
         texts: list[str] = []
         for number, step in enumerate(steps):
-            (desk.work / f"step{number}.py").write_text(f"{MAKE}\n{step}\n")
-            ran = await desk.run(f"python3 -I step{number}.py && echo DONE", desk.confinement())
-            told += desk.sandbox.take_repairs()
+            (machine.work / f"step{number}.py").write_text(f"{MAKE}\n{step}\n")
+            ran = await machine.run(f"python3 -I step{number}.py && echo DONE", machine.confinement())
+            told += machine.sandbox.take_repairs()
             texts.append(ran.text)
-        use_git(desk.work)
+        use_git(machine.work)
 
-        assert not (desk.outside / "ran").exists(), (texts, told)
+        assert not (machine.outside / "ran").exists(), (texts, told)
         assert told or "DONE" not in texts[-1], texts
 
 
@@ -139,30 +139,30 @@ async def test_git_is_led_to_no_place_that_commands_may_change(level: int, kind:
     ],
 )
 async def test_what_leads_to_guarded_places_is_left(command: str) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        ran = await machine.run(command, machine.confinement())
+        assert (ran.code, machine.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 @requires("bwrap")
 async def test_new_repositories_that_are_too_many_to_look_at_are_moved_away() -> None:
-    async with sandbox_desk() as desk:
-        await desk.run(f"seq 0 {MAX_FOLDERS} | sed 's,$,/.git,' | xargs mkdir -p", desk.confinement())
-        (told,) = desk.sandbox.take_repairs()
+    async with sandbox_machine() as machine:
+        await machine.run(f"seq 0 {MAX_FOLDERS} | sed 's,$,/.git,' | xargs mkdir -p", machine.confinement())
+        (told,) = machine.sandbox.take_repairs()
         assert told.endswith("-.git")
         assert "/.git was created; it is now .buddyx/quarantine/" in told
-        assert len(list(desk.work.glob("*/.git"))) == MAX_FOLDERS
+        assert len(list(machine.work.glob("*/.git"))) == MAX_FOLDERS
 
 
 @requires("bwrap")
 async def test_a_pointer_of_the_person_that_leads_outside_is_left() -> None:
-    async with sandbox_desk() as desk:
-        (desk.outside / "data").mkdir()
-        (desk.work / "sub/.git").write_text(f"gitdir: {desk.outside}/data\n")
-        await desk.run("touch file", desk.confinement())
-        assert desk.sandbox.take_repairs() == ()
-        assert (desk.work / "sub/.git").exists()
+    async with sandbox_machine() as machine:
+        (machine.outside / "data").mkdir()
+        (machine.work / "sub/.git").write_text(f"gitdir: {machine.outside}/data\n")
+        await machine.run("touch file", machine.confinement())
+        assert machine.sandbox.take_repairs() == ()
+        assert (machine.work / "sub/.git").exists()
 
 
 def test_repositories_that_are_too_many_are_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from buddy.workspace.git.config import Setting, guarded_options
 from buddy.workspace.git.run import find_repository
 from buddy.workspace.git.survey import UNKNOWN
 from tests.security.test_git_hostile import MARK, config, git, program, repository
-from tests.support.command_desk import desk
+from tests.support.command_tools import tool_project
 
 PROTECTED = (
     ".vscode/tasks.json",
@@ -173,34 +173,34 @@ HOOKS = (
 async def test_RU_H9_hooks_and_filters_run_only_where_the_folder_is_trusted(
     tmp_path: Path, trusted: bool
 ) -> None:
-    async with desk(tmp_path, trusted=trusted) as here:
-        folder = repository(here.folder)
+    async with tool_project(tmp_path, trusted=trusted) as project:
+        folder = repository(project.folder)
         config(folder, ("user.name", "A"), ("user.email", "a@example.org"))
         evil = program(folder)
         for name in HOOKS:
             program(folder / ".git" / "hooks", name)
         config(folder, ("filter.evil.clean", str(evil)), ("filter.evil.smudge", str(evil)))
-        await here.call(git_add, paths=["new.txt"])
-        await here.call(git_commit, message="m")
-        await here.call(git_stash)
-        await here.call(git_checkout, ref="other", create=True)
-        await here.call(git_stash, action="pop")
+        await project.call(git_add, paths=["new.txt"])
+        await project.call(git_commit, message="m")
+        await project.call(git_stash)
+        await project.call(git_checkout, ref="other", create=True)
+        await project.call(git_stash, action="pop")
 
         marks = list(tmp_path.rglob(MARK))
         assert bool(marks) is trusted
 
 
 async def test_RU_H9_a_merge_driver_of_an_untrusted_repository_does_not_run(tmp_path: Path) -> None:
-    async with desk(tmp_path, trusted=False) as here:
-        folder = repository(here.folder)
+    async with tool_project(tmp_path, trusted=False) as project:
+        folder = repository(project.folder)
         config(folder, ("user.name", "A"), ("user.email", "a@example.org"))
         git(folder, "checkout", "-q", "--", "b.txt")
         config(folder, ("merge.evil.driver", str(program(folder))))
-        await here.call(git_stash)
+        await project.call(git_stash)
         (folder / "a.txt").write_text("three\n")
         git(folder, "commit", "-qam", "three")
         with pytest.raises(ToolError, match="CONFLICT"):
-            await here.call(git_stash, action="pop")
+            await project.call(git_stash, action="pop")
 
         assert not list(tmp_path.rglob(MARK))
 
@@ -307,15 +307,15 @@ def test_RU_H1_an_empty_git_folder_hides_no_repository(tmp_path: Path) -> None:
 async def test_RU_H10_the_approval_of_a_stash_shows_all_of_it(
     tmp_path: Path, arguments: str, shown: str
 ) -> None:
-    async with desk(tmp_path) as here:
-        repository(here.folder)
+    async with tool_project(tmp_path) as project:
+        repository(project.folder)
         assert git_stash.preview is not None
-        assert git_stash.preview(here.context, git_stash.decode(arguments)) == Plain(shown)
+        assert git_stash.preview(project.context, git_stash.decode(arguments)) == Plain(shown)
 
 
 async def test_RU_M5_a_blob_is_shown_by_its_name_only(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        folder = repository(here.folder)
+    async with tool_project(tmp_path) as project:
+        folder = repository(project.folder)
         (folder / ".env").write_text("PASSWORD_OF_THE_DATABASE=hunter2hunter2\n")
         git(folder, "add", "-f", ".env")
         git(folder, "commit", "-qm", "env")
@@ -333,11 +333,11 @@ async def test_RU_M5_a_blob_is_shown_by_its_name_only(tmp_path: Path) -> None:
             f"{blob}^{{blob}}",
         ):
             with pytest.raises(ToolError):
-                await here.call(git_show, ref=ref)
+                await project.call(git_show, ref=ref)
         for ref in ("HEAD", "HEAD^{tree}", "HEAD~1", "main"):
-            assert "hunter2" not in (await here.call(git_show, ref=ref)).text
+            assert "hunter2" not in (await project.call(git_show, ref=ref)).text
         other = git(folder, "rev-parse", "HEAD:a.txt").strip()
         for ref in (blob, f"{blob}..{other}", f"{other}...{blob}", "leak"):
             with pytest.raises(ToolError) as refused:
-                await here.call(git_diff, ref=ref)
+                await project.call(git_diff, ref=ref)
             assert "hunter2" not in str(refused.value)

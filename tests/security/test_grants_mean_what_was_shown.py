@@ -17,12 +17,12 @@ from buddy.safety.policy.facts import Facts
 from buddy.safety.policy.grants import ASK, Grant
 from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
 from buddy.safety.policy.rules_loading import as_table, rules_of_tables
-from tests.support.shell_desk import ShellDesk, make_desk, shell_facts
+from tests.support.shell_project import ShellProject, shell_facts, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
 def decide(facts: Facts, *rules: Rule, mode: Mode = "ask", grants: tuple[Rule, ...] = ()) -> Verdict:
@@ -30,9 +30,9 @@ def decide(facts: Facts, *rules: Rule, mode: Mode = "ask", grants: tuple[Rule, .
     return judge(facts, mode, RuleSet(rules), remembered, ASK, trusted=True, now=0.0)
 
 
-def edit(desk: ShellDesk, *names: str, **more: Any) -> Facts:
-    writes = tuple(locate(desk.boundary, name) for name in names)
-    return Facts("edit_file", "medium", str(desk.root), str(desk.home), writes=writes, **more)
+def edit(project: ShellProject, *names: str, **more: Any) -> Facts:
+    writes = tuple(locate(project.boundary, name) for name in names)
+    return Facts("edit_file", "medium", str(project.root), str(project.home), writes=writes, **more)
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,24 @@ def edit(desk: ShellDesk, *names: str, **more: Any) -> Facts:
 )
 @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
 def test_RU_H8_a_command_that_starts_outside_the_workspace_asks(
-    desk: ShellDesk, command: str, mode: Mode
+    project: ShellProject, command: str, mode: Mode
 ) -> None:
-    verdict = decide(shell_facts(desk, command, cwd="../other"), mode=mode)
+    verdict = decide(shell_facts(project, command, cwd="../other"), mode=mode)
 
     assert verdict.decision == ("deny" if mode == "plan" and verdict.column == "high" else "ask")
 
 
-def test_RU_H8_the_reason_names_the_folder(desk: ShellDesk) -> None:
-    verdict = decide(shell_facts(desk, "ls", cwd="../other"))
+def test_RU_H8_the_reason_names_the_folder(project: ShellProject) -> None:
+    verdict = decide(shell_facts(project, "ls", cwd="../other"))
 
-    assert verdict.reason.endswith(f"it runs in {desk.root.parent}/other")
+    assert verdict.reason.endswith(f"it runs in {project.root.parent}/other")
 
 
 @pytest.mark.parametrize("cwd", ["/proc/1", "/proc/self", "/sys", "/dev/shm", "../home/.ssh", "../home/.aws"])
-def test_RU_H8_a_folder_of_secrets_or_processes_asks_whatever_rules_say(desk: ShellDesk, cwd: str) -> None:
-    facts = shell_facts(desk, "ls", cwd=cwd)
+def test_RU_H8_a_folder_of_secrets_or_processes_asks_whatever_rules_say(
+    project: ShellProject, cwd: str
+) -> None:
+    facts = shell_facts(project, "ls", cwd=cwd)
     rules = (Rule("shell", "allow", "user"), Rule("shell", "allow", "user", folder=facts.folder.real))  # pyright: ignore[reportOptionalMemberAccess]
     verdict = decide(facts, *rules)
 
@@ -74,18 +76,18 @@ def test_RU_H8_a_folder_of_secrets_or_processes_asks_whatever_rules_say(desk: Sh
     assert (verdict.rules_to_save, verdict.rules_for_session) == ((), ())
 
 
-def test_RU_H8_links_and_the_home_sign_lead_outside_too(desk: ShellDesk) -> None:
-    (desk.root / "way").symlink_to(desk.root.parent / "other")
+def test_RU_H8_links_and_the_home_sign_lead_outside_too(project: ShellProject) -> None:
+    (project.root / "way").symlink_to(project.root.parent / "other")
 
     for cwd in ("way", "~", "src/../..", "/", "/tmp", "way/."):
-        assert decide(shell_facts(desk, "ls", cwd=cwd)).decision == "ask", cwd
+        assert decide(shell_facts(project, "ls", cwd=cwd)).decision == "ask", cwd
     for cwd in ("", ".", "src", "src/sub", "src/.."):
-        assert decide(shell_facts(desk, "ls", cwd=cwd)).decision == "allow", cwd
+        assert decide(shell_facts(project, "ls", cwd=cwd)).decision == "allow", cwd
 
 
-def test_RU_H8_what_the_sandbox_would_run_asks_outside(desk: ShellDesk) -> None:
-    inside = shell_facts(desk, "make", sandboxed=True)
-    outside = shell_facts(desk, "make", cwd="../other", sandboxed=True)
+def test_RU_H8_what_the_sandbox_would_run_asks_outside(project: ShellProject) -> None:
+    inside = shell_facts(project, "make", sandboxed=True)
+    outside = shell_facts(project, "make", cwd="../other", sandboxed=True)
 
     assert (decide(inside, mode="auto").decision, decide(outside, mode="auto").decision) == ("allow", "ask")
 
@@ -93,44 +95,46 @@ def test_RU_H8_what_the_sandbox_would_run_asks_outside(desk: ShellDesk) -> None:
 @pytest.mark.parametrize(
     "command", ["make", "./build.sh", "python3 x.py", "bash x.sh", "echo x > f", "A=b make"]
 )
-def test_RU_H10_an_answer_holds_in_its_folder_alone(desk: ShellDesk, command: str) -> None:
-    rules = rules_to_save(shell_facts(desk, command))
+def test_RU_H10_an_answer_holds_in_its_folder_alone(project: ShellProject, command: str) -> None:
+    rules = rules_to_save(shell_facts(project, command))
 
-    assert decide(shell_facts(desk, command), *rules).decision == "allow"
-    assert decide(shell_facts(desk, f"{command} "), *rules).decision == "allow"
+    assert decide(shell_facts(project, command), *rules).decision == "allow"
+    assert decide(shell_facts(project, f"{command} "), *rules).decision == "allow"
     for cwd in ("src", "../other", "/tmp", "~"):
-        assert decide(shell_facts(desk, command, cwd=cwd), *rules).decision == "ask", cwd
+        assert decide(shell_facts(project, command, cwd=cwd), *rules).decision == "ask", cwd
 
 
-def test_RU_H10_a_cd_counts_as_the_folder(desk: ShellDesk) -> None:
-    rules = rules_to_save(shell_facts(desk, "cd src && make"))
+def test_RU_H10_a_cd_counts_as_the_folder(project: ShellProject) -> None:
+    rules = rules_to_save(shell_facts(project, "cd src && make"))
 
-    assert [rule.folder for rule in rules] == [f"{desk.root}/src"]
-    assert decide(shell_facts(desk, "make", cwd="src"), *rules).decision == "allow"
-    assert decide(shell_facts(desk, "cd build && make"), *rules).decision == "ask"
-    assert decide(shell_facts(desk, "make"), *rules).decision == "ask"
+    assert [rule.folder for rule in rules] == [f"{project.root}/src"]
+    assert decide(shell_facts(project, "make", cwd="src"), *rules).decision == "allow"
+    assert decide(shell_facts(project, "cd build && make"), *rules).decision == "ask"
+    assert decide(shell_facts(project, "make"), *rules).decision == "ask"
 
 
-def test_RU_H10_an_answer_for_a_folder_outside_names_it(desk: ShellDesk) -> None:
-    outside = shell_facts(desk, "make", cwd="../other")
+def test_RU_H10_an_answer_for_a_folder_outside_names_it(project: ShellProject) -> None:
+    outside = shell_facts(project, "make", cwd="../other")
     rules = rules_to_save(outside)
 
     assert decide(outside, *rules).decision == "allow"
-    assert decide(shell_facts(desk, "make"), *rules).decision == "ask"
-    assert coverage(rules, outside) == f"exactly `make`, in this project run in {desk.root.parent}/other"
+    assert decide(shell_facts(project, "make"), *rules).decision == "ask"
+    assert coverage(rules, outside) == f"exactly `make`, in this project run in {project.root.parent}/other"
 
 
-def test_RU_H10_a_rule_without_a_folder_holds_inside_the_workspace_only(desk: ShellDesk) -> None:
+def test_RU_H10_a_rule_without_a_folder_holds_inside_the_workspace_only(project: ShellProject) -> None:
     rule = Rule("shell", "allow", "user", argv=(("make",),))
 
-    assert decide(shell_facts(desk, "make", cwd="src"), rule).decision == "allow"
-    assert decide(shell_facts(desk, "make", cwd="../other"), rule).decision == "ask"
-    assert decide(shell_facts(desk, "make", cwd="../other"), Rule("shell", "deny", "user")).decision == "deny"
+    assert decide(shell_facts(project, "make", cwd="src"), rule).decision == "allow"
+    assert decide(shell_facts(project, "make", cwd="../other"), rule).decision == "ask"
+    assert (
+        decide(shell_facts(project, "make", cwd="../other"), Rule("shell", "deny", "user")).decision == "deny"
+    )
 
 
 @pytest.mark.parametrize("command", ["make", "./build.sh", "echo x > f", "pytest -q", "cd src && make"])
 def test_RU_H11_a_saved_rule_never_holds_in_another_project(tmp_path: Path, command: str) -> None:
-    one, two = make_desk(tmp_path / "one"), make_desk(tmp_path / "two")
+    one, two = shell_project(tmp_path / "one"), shell_project(tmp_path / "two")
     rules = rules_to_save(shell_facts(one, command))
 
     assert decide(shell_facts(one, command), *rules).decision == "allow"
@@ -138,24 +142,26 @@ def test_RU_H11_a_saved_rule_never_holds_in_another_project(tmp_path: Path, comm
 
 
 def test_RU_H11_tools_that_are_allowed_by_name_belong_to_their_project(tmp_path: Path) -> None:
-    one, two = make_desk(tmp_path / "one"), make_desk(tmp_path / "two")
+    one, two = shell_project(tmp_path / "one"), shell_project(tmp_path / "two")
     for name, risk in (("delegate", "medium"), ("mcp__git__push", "high")):
         here, there = (
-            Facts(name, risk, str(desk.root), str(desk.home), anything=risk == "high")  # pyright: ignore[reportArgumentType]
-            for desk in (one, two)
+            Facts(name, risk, str(project.root), str(project.home), anything=risk == "high")  # pyright: ignore[reportArgumentType]
+            for project in (one, two)
         )
         rules = rules_to_save(here)
         assert (decide(here, *rules).decision, decide(there, *rules).decision) == ("allow", "ask"), name
 
 
-def test_RU_H11_a_rule_of_a_project_holds_in_its_worktrees_and_not_the_other_way(desk: ShellDesk) -> None:
-    tree = desk.root.parent / "tree"
-    for top in (desk.root, tree):
+def test_RU_H11_a_rule_of_a_project_holds_in_its_worktrees_and_not_the_other_way(
+    project: ShellProject,
+) -> None:
+    tree = project.root.parent / "tree"
+    for top in (project.root, tree):
         (top / "src").mkdir(parents=True, exist_ok=True)
         (top / "src" / "x.sh").write_text("echo 1\n")
-    here = shell_facts(desk, "bash x.sh", cwd="src")
-    moved = msgspec.structs.replace(desk, root=tree)
-    there = msgspec.structs.replace(shell_facts(moved, "bash x.sh", cwd="src"), main=str(desk.root))
+    here = shell_facts(project, "bash x.sh", cwd="src")
+    moved = msgspec.structs.replace(project, root=tree)
+    there = msgspec.structs.replace(shell_facts(moved, "bash x.sh", cwd="src"), main=str(project.root))
 
     assert rules_to_save(here)[0].files
     assert decide(there, *rules_to_save(here)).decision == "allow"
@@ -163,28 +169,30 @@ def test_RU_H11_a_rule_of_a_project_holds_in_its_worktrees_and_not_the_other_way
     assert decide(here, *rules_to_save(there)).decision == "ask"
 
 
-def test_RU_H11_a_written_rule_may_name_a_project_and_a_folder(desk: ShellDesk, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(desk.root)
+def test_RU_H11_a_written_rule_may_name_a_project_and_a_folder(project: ShellProject, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project.root)
     tables = [
         {"tool": "shell", "argv": ["make", "*"], "decision": "allow", "project": str(tmp_path / "link")},
         {"tool": "shell", "argv": ["tox"], "decision": "allow", "folder": "src"},
     ]
     found = rules_of_tables(tables, "user", "rules")
-    other = make_desk(tmp_path / "other-project")
+    other = shell_project(tmp_path / "other-project")
 
-    assert (found.errors, found.rules[0].project) == ((), str(desk.root))
-    assert decide(shell_facts(desk, "make all", cwd="src"), *found.rules).decision == "allow"
+    assert (found.errors, found.rules[0].project) == ((), str(project.root))
+    assert decide(shell_facts(project, "make all", cwd="src"), *found.rules).decision == "allow"
     assert decide(shell_facts(other, "make all"), *found.rules).decision == "ask"
     assert decide(shell_facts(other, "tox", cwd="src"), *found.rules).decision == "allow"
     assert decide(shell_facts(other, "tox"), *found.rules).decision == "ask"
 
 
-def test_RU_H11_a_rule_that_denies_in_a_folder_holds_where_the_folder_is_unknown(desk: ShellDesk) -> None:
-    deny = Rule("shell", "deny", "user", argv=(("make",),), folder=f"{desk.root}/src")
+def test_RU_H11_a_rule_that_denies_in_a_folder_holds_where_the_folder_is_unknown(
+    project: ShellProject,
+) -> None:
+    deny = Rule("shell", "deny", "user", argv=(("make",),), folder=f"{project.root}/src")
 
-    assert decide(shell_facts(desk, "make", cwd="src"), deny).decision == "deny"
-    assert decide(shell_facts(desk, "make"), deny).decision == "ask"
-    assert decide(shell_facts(desk, "cd $X && make"), deny).decision == "deny"
+    assert decide(shell_facts(project, "make", cwd="src"), deny).decision == "deny"
+    assert decide(shell_facts(project, "make"), deny).decision == "ask"
+    assert decide(shell_facts(project, "cd $X && make"), deny).decision == "deny"
 
 
 @pytest.mark.parametrize(
@@ -199,8 +207,8 @@ def test_RU_H11_a_rule_that_denies_in_a_folder_holds_where_the_folder_is_unknown
         "X=1 make",
     ],
 )
-def test_RU_A1_daily_commands_can_be_remembered_exactly(desk: ShellDesk, command: str) -> None:
-    facts = shell_facts(desk, command)
+def test_RU_A1_daily_commands_can_be_remembered_exactly(project: ShellProject, command: str) -> None:
+    facts = shell_facts(project, command)
     always, session = rules_to_save(facts), rules_for_session(facts)
     saved = rules_of_tables([as_table(rule) for rule in always], "saved", "settings")
 
@@ -209,17 +217,17 @@ def test_RU_A1_daily_commands_can_be_remembered_exactly(desk: ShellDesk, command
     assert decide(facts, grants=session).decision == "allow"
     assert coverage(always, facts).startswith("exactly `")
     for other in (f"{command} x", f"{command}; rm -rf src", f"{command} > g", f"FOO=1 {command}"):
-        assert decide(shell_facts(desk, other), *always).decision == "ask", other
+        assert decide(shell_facts(project, other), *always).decision == "ask", other
 
 
-def test_RU_A1_a_script_of_the_workspace_is_remembered_with_its_content(desk: ShellDesk) -> None:
-    (desk.root / "x.py").write_text("print(1)\n")
-    first = shell_facts(desk, "python3 x.py")
+def test_RU_A1_a_script_of_the_workspace_is_remembered_with_its_content(project: ShellProject) -> None:
+    (project.root / "x.py").write_text("print(1)\n")
+    first = shell_facts(project, "python3 x.py")
     rules = rules_to_save(first)
-    (desk.root / "x.py").write_text("print(2)\n")
-    second = shell_facts(desk, "python3 x.py")
+    (project.root / "x.py").write_text("print(2)\n")
+    second = shell_facts(project, "python3 x.py")
 
-    assert rules[0].files == ((f"{desk.root}/x.py", hashlib.sha256(b"print(1)\n").hexdigest()),)
+    assert rules[0].files == ((f"{project.root}/x.py", hashlib.sha256(b"print(1)\n").hexdigest()),)
     assert coverage(rules, first) == "exactly `python3 x.py`, in this project, while x.py is unchanged"
     assert (decide(first, *rules).decision, decide(second, *rules).decision) == ("allow", "ask")
 
@@ -227,54 +235,54 @@ def test_RU_A1_a_script_of_the_workspace_is_remembered_with_its_content(desk: Sh
 @pytest.mark.parametrize(
     "command", ["./x.sh", "bash x.sh a", "bash -e x.sh", "bash x.sh > log", "sh src/../x.sh"]
 )
-def test_RU_A1_every_way_to_run_a_script_is_noticed(desk: ShellDesk, command: str) -> None:
-    script = desk.root / "x.sh"
+def test_RU_A1_every_way_to_run_a_script_is_noticed(project: ShellProject, command: str) -> None:
+    script = project.root / "x.sh"
     script.write_text("echo 1\n")
-    rules = rules_to_save(shell_facts(desk, command))
-    assert decide(shell_facts(desk, command), *rules).decision == "allow"
+    rules = rules_to_save(shell_facts(project, command))
+    assert decide(shell_facts(project, command), *rules).decision == "allow"
     script.write_text("echo 2\n")
 
-    assert decide(shell_facts(desk, command), *rules).decision == "ask"
+    assert decide(shell_facts(project, command), *rules).decision == "ask"
 
 
-def test_RU_A1_a_session_covers_the_edits_of_the_workspace(desk: ShellDesk) -> None:
-    facts = edit(desk, "top.py")
+def test_RU_A1_a_session_covers_the_edits_of_the_workspace(project: ShellProject) -> None:
+    facts = edit(project, "top.py")
     grants = rules_for_session(facts)
 
     assert coverage(grants, facts) == "edits of files in this project (Shift+Tab: mode edit)"
     for name in ("top.py", "src/main.py", "new/x"):
-        assert decide(edit(desk, name), grants=grants).decision == "allow", name
+        assert decide(edit(project, name), grants=grants).decision == "allow", name
     for name in (".env", "../other/x", ".git/config", "buddy.toml", "src/.env", "~/x"):
-        assert decide(edit(desk, name), grants=grants).decision == "ask", name
+        assert decide(edit(project, name), grants=grants).decision == "ask", name
 
 
 @pytest.mark.parametrize("name", ["git_commit", "git_checkout", "git_stash", "git_add"])
-def test_RU_A1_edits_of_a_session_are_no_git_command(desk: ShellDesk, name: str) -> None:
-    grants = rules_for_session(edit(desk, "top.py"))
-    call = msgspec.structs.replace(edit(desk, "."), tool=name, category="git")
+def test_RU_A1_edits_of_a_session_are_no_git_command(project: ShellProject, name: str) -> None:
+    grants = rules_for_session(edit(project, "top.py"))
+    call = msgspec.structs.replace(edit(project, "."), tool=name, category="git")
 
     assert decide(call, grants=grants).decision == "ask"
     assert decide(call, grants=rules_for_session(call)).decision == "allow"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_RU_H9_run_tests_is_a_high_risk_without_a_sandbox(desk: ShellDesk, mode: Mode) -> None:
-    place, argv = locate(desk.boundary, "."), ("make", "test")
+def test_RU_H9_run_tests_is_a_high_risk_without_a_sandbox(project: ShellProject, mode: Mode) -> None:
+    place, argv = locate(project.boundary, "."), ("make", "test")
     facts = Facts(
-        "run_tests", "high", str(desk.root), str(desk.home), category="shell", folder=place, argv=argv
+        "run_tests", "high", str(project.root), str(project.home), category="shell", folder=place, argv=argv
     )
 
     assert decide(facts, mode=mode).decision == {"plan": "deny", "yolo": "allow"}.get(mode, "ask")
 
 
-def test_RU_H9_tests_are_remembered_with_their_command_and_folder(desk: ShellDesk) -> None:
+def test_RU_H9_tests_are_remembered_with_their_command_and_folder(project: ShellProject) -> None:
     def run(*argv: str, cwd: str = ".") -> Facts:
-        place = locate(desk.boundary, cwd)
+        place = locate(project.boundary, cwd)
         return Facts(
             tool="run_tests",
             risk="high",
-            root=str(desk.root),
-            home=str(desk.home),
+            root=str(project.root),
+            home=str(project.home),
             category="shell",
             folder=place,
             argv=argv,

@@ -16,7 +16,7 @@ from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import prepare
 from tests.security.test_racing_names import OVERWRITE, RACE, race
-from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, SandboxMachine, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 WAYS = ("--add-dir", "a yes", "a rule")
@@ -32,14 +32,14 @@ PLANTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-async def opened(desk: SandboxDesk, way: str, place: Path) -> Confinement:
+async def opened(machine: SandboxMachine, way: str, place: Path) -> Confinement:
     """The confinement of a command for which a place is open."""
     if way == "a yes":
-        return await open_allowed_places(desk.confinement(), (str(place),), desk.sandbox.status)
+        return await open_allowed_places(machine.confinement(), (str(place),), machine.sandbox.status)
     if way == "--add-dir":
-        boundary = msgspec.structs.replace(desk.boundary, extra=(str(place),))
+        boundary = msgspec.structs.replace(machine.boundary, extra=(str(place),))
         return Confinement("workspace", boundary)
-    return desk.confinement()
+    return machine.confinement()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -48,15 +48,15 @@ async def opened(desk: SandboxDesk, way: str, place: Path) -> Confinement:
 async def test_what_is_planted_in_an_opened_folder_is_put_back(level: int, way: str, plant: str) -> None:
     command, planted = PLANTS[plant]
     written: list[str] = []
-    async with sandbox_desk(lambda: SandboxRules(writable=tuple(written)), look=LOOKS[level]) as desk:
-        prepare(desk)
-        (desk.work / "race.py").write_text(RACE)
-        place = desk.home / "other"
+    async with sandbox_machine(lambda: SandboxRules(writable=tuple(written)), look=LOOKS[level]) as machine:
+        prepare(machine)
+        (machine.work / "race.py").write_text(RACE)
+        place = machine.home / "other"
         (place / "sub").mkdir(parents=True)
         if way == "a rule":
             written.append(str(place))
-        ran = await desk.run(command.format(place=place), await opened(desk, way, place), limit_s=120)
-        told = desk.sandbox.take_repairs()
+        ran = await machine.run(command.format(place=place), await opened(machine, way, place), limit_s=120)
+        told = machine.sandbox.take_repairs()
 
         assert ran.code == 0, ran.text
         assert not os.path.lexists(place / planted)
@@ -69,16 +69,16 @@ async def test_what_is_planted_in_an_opened_folder_is_put_back(level: int, way: 
 @pytest.mark.parametrize("name", [".vscode/settings.json", "sub/.git/config"])
 async def test_what_was_in_an_opened_folder_keeps_its_content(level: int, way: str, name: str) -> None:
     written: list[str] = []
-    async with sandbox_desk(lambda: SandboxRules(writable=tuple(written)), look=LOOKS[level]) as desk:
-        prepare(desk)
-        place = desk.home / "other"
+    async with sandbox_machine(lambda: SandboxRules(writable=tuple(written)), look=LOOKS[level]) as machine:
+        prepare(machine)
+        place = machine.home / "other"
         (place / name).parent.mkdir(parents=True)
         (place / name).write_text("[core]\n")
-        (desk.work / "overwrite.py").write_text(OVERWRITE.replace("+ 40", "+ 2" if level == 3 else "+ 40"))
+        (machine.work / "overwrite.py").write_text(OVERWRITE.replace("+ 40", "+ 2" if level == 3 else "+ 40"))
         if way == "a rule":
             written.append(str(place))
-        await desk.run(
-            f"cd {place} && python3 -I {desk.work}/overwrite.py {name}", await opened(desk, way, place)
+        await machine.run(
+            f"cd {place} && python3 -I {machine.work}/overwrite.py {name}", await opened(machine, way, place)
         )
 
         assert (place / name).read_text() == "[core]\n"
@@ -90,47 +90,49 @@ UNASKED = (".hg/hgrc", "sub/.jj/repo/config.toml", ".bazelrc", ".yarn/releases",
 @requires("bwrap")
 @pytest.mark.parametrize("name", UNASKED)
 async def test_files_that_start_programs_unasked_are_not_made_in_the_sandbox(name: str) -> None:
-    async with sandbox_desk() as desk:
-        ran = await desk.run(f"mkdir -p {os.path.dirname(name) or '.'}; echo x > {name}", desk.confinement())
-        assert (ran.code, os.path.lexists(desk.work / name)) == (1, False)
-        assert ran.blocked.paths == (str(desk.work / name),)
+    async with sandbox_machine() as machine:
+        ran = await machine.run(
+            f"mkdir -p {os.path.dirname(name) or '.'}; echo x > {name}", machine.confinement()
+        )
+        assert (ran.code, os.path.lexists(machine.work / name)) == (1, False)
+        assert ran.blocked.paths == (str(machine.work / name),)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", UNASKED)
 async def test_files_that_start_programs_unasked_are_put_back(level: int, name: str) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        (desk.work / "race.py").write_text(RACE)
-        folder = desk.work / os.path.dirname(name)
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        (machine.work / "race.py").write_text(RACE)
+        folder = machine.work / os.path.dirname(name)
         folder.mkdir(parents=True, exist_ok=True)
-        ran = await desk.run(race("open", f"{name}x", name), desk.confinement(), limit_s=120)
+        ran = await machine.run(race("open", f"{name}x", name), machine.confinement(), limit_s=120)
 
         assert "RACED" in ran.text  # otherwise this tests nothing
-        assert not os.path.lexists(desk.work / name)
-        assert len(desk.sandbox.take_repairs()) == 1
+        assert not os.path.lexists(machine.work / name)
+        assert len(machine.sandbox.take_repairs()) == 1
 
 
 @requires("bwrap")
 @pytest.mark.parametrize("name", [".hg/hgrc", ".jj/repo/config.toml", ".bazelrc"])
 async def test_one_that_exists_is_read_only(name: str) -> None:
-    async with sandbox_desk() as desk:
-        (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
-        (desk.work / name).write_text("as it was")
+    async with sandbox_machine() as machine:
+        (machine.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine.work / name).write_text("as it was")
         folder = os.path.dirname(name)
         command = f"echo x > {name}; mv {folder or name} away; touch {folder or '.'}/beside; true"
-        await desk.run(command, desk.confinement())
+        await machine.run(command, machine.confinement())
 
-        assert (desk.work / name).read_text() == "as it was"
-        assert (desk.work / folder / "beside").exists()
+        assert (machine.work / name).read_text() == "as it was"
+        assert (machine.work / folder / "beside").exists()
 
 
 @requires("bwrap")
 async def test_files_of_build_servers_are_written_in_the_sandbox() -> None:
-    async with sandbox_desk() as desk:
+    async with sandbox_machine() as machine:
         command = "mkdir -p .github/workflows && echo x > .github/workflows/ci.yml && echo x > .gitlab-ci.yml"
-        ran = await desk.run(command, desk.confinement())
-        assert (ran.code, desk.sandbox.take_repairs()) == (0, ()), ran.text
+        ran = await machine.run(command, machine.confinement())
+        assert (ran.code, machine.sandbox.take_repairs()) == (0, ()), ran.text
 
 
 def test_a_programs_own_folders_and_the_home_folder_are_not_walked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from buddy.workspace.sandbox.home_secrets import MAX_FILES, HomeSecrets
 from buddy.workspace.sandbox.profile import Kind, SandboxRules
 from tests.capabilities import requires
-from tests.support.sandbox_desk import LOOKS, SECRET, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, SECRET, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 HIDDEN = [
@@ -33,31 +33,33 @@ def fill(home: Path) -> None:
 @pytest.mark.parametrize("kind", ["workspace", "read-only"])
 @pytest.mark.parametrize("level", LEVELS)
 async def test_no_command_reads_a_secret_of_another_project(level: int, kind: Kind) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        fill(desk.home)
-        names = " ".join(f"'{desk.home / name}'" for name in HIDDEN)
-        ran = await desk.run(f"cat {names}; grep -r the-secret {names}", desk.confinement(kind))
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        fill(machine.home)
+        names = " ".join(f"'{machine.home / name}'" for name in HIDDEN)
+        ran = await machine.run(f"cat {names}; grep -r the-secret {names}", machine.confinement(kind))
         assert SECRET not in ran.text
         for name in PLAIN:
-            assert SECRET in (await desk.run(f"cat '{desk.home / name}'", desk.confinement(kind))).text, name
+            assert (
+                SECRET in (await machine.run(f"cat '{machine.home / name}'", machine.confinement(kind))).text
+            ), name
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("place", ["other", "other/.env"])
 async def test_what_the_person_opened_is_not_hidden(level: int, place: str) -> None:
     opened: list[str] = []
-    async with sandbox_desk(lambda: SandboxRules(writable=tuple(opened)), look=LOOKS[level]) as desk:
-        fill(desk.home)
-        opened.append(str(desk.home / place))
-        ran = await desk.run("cat ../home/other/.env; cat ../home/server.key", desk.confinement())
+    async with sandbox_machine(lambda: SandboxRules(writable=tuple(opened)), look=LOOKS[level]) as machine:
+        fill(machine.home)
+        opened.append(str(machine.home / place))
+        ran = await machine.run("cat ../home/other/.env; cat ../home/server.key", machine.confinement())
         assert ran.text.count(SECRET) == 1
 
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_program_of_the_workspace_reads_its_own_settings(level: int) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        assert SECRET in (await desk.run("cat .env", desk.confinement())).text
-        assert SECRET not in (await desk.run("cat .env", desk.confinement("read-only"))).text
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        assert SECRET in (await machine.run("cat .env", machine.confinement())).text
+        assert SECRET not in (await machine.run("cat .env", machine.confinement("read-only"))).text
 
 
 async def test_a_walk_is_bounded_and_files_near_the_top_come_first(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import HttpError, Reply, call, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import Terminal, on_terminal
 
 HOSTILE = "start \x1b]52;c;aGk=\x07 \x1b[31;7m \x9b31m \x1bPq\x1b\\ \u202e \U000e0041 end"
@@ -30,10 +30,10 @@ sys.exit(main())
 """
 
 
-def desk_of(folder: Path, server: FakeLLM, **variables: str) -> Desk:
-    desk = Desk(folder, server.url, environment=variables)
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_of(folder: Path, server: FakeLLM, **variables: str) -> Program:
+    program = Program(folder, server.url, environment=variables)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 def reached(terminal: Terminal) -> list[bytes]:
@@ -64,11 +64,11 @@ async def test_SEC_079_hostile_text_is_inert_wherever_it_comes_from(tmp_path: Pa
                 return reply(f"# {HOSTILE}\n\n```{HOSTILE}\n{HOSTILE}\n```\n\n- `{HOSTILE}`\n\nlast words")
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        (desk.repo / "hostile.txt").write_text(f"{HOSTILE}\n" * 3)
-        (desk.repo / IN_A_NAME).write_text(f"{HOSTILE}\n")
-        desk.git("checkout", "-q", "-b", IN_A_BRANCH)
-        async with on_terminal(desk, *YOLO) as terminal:
+        program = program_of(tmp_path, server)
+        (program.repo / "hostile.txt").write_text(f"{HOSTILE}\n" * 3)
+        (program.repo / IN_A_NAME).write_text(f"{HOSTILE}\n")
+        program.git("checkout", "-q", "-b", IN_A_BRANCH)
+        async with on_terminal(program, *YOLO) as terminal:
             await terminal.line("go on")
             await terminal.has_shown("last words")
             await terminal.shows("done")
@@ -106,8 +106,8 @@ async def test_SEC_080_a_sequence_split_anywhere_in_the_models_stream_is_inert(
         )
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, *YOLO) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program, *YOLO) as terminal:
             await terminal.line("go on")
             await terminal.has_shown("last words")
             assert reached(terminal) == []
@@ -133,9 +133,9 @@ async def test_SEC_080_a_sequence_split_at_any_byte_of_a_commands_output_is_iner
 
     whole = "a\x1b]52;c;aGk=\x07b\x1b[31;7mc\x9b31md\x1bPq\x1b\\e\u202ef".encode()
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        (desk.repo / "split.py").write_text(SPLIT.format(whole=whole))
-        async with on_terminal(desk, *YOLO) as terminal:
+        program = program_of(tmp_path, server)
+        (program.repo / "split.py").write_text(SPLIT.format(whole=whole))
+        async with on_terminal(program, *YOLO) as terminal:
             await terminal.line("go on")
             await terminal.has_shown("last words")
             assert reached(terminal) == []
@@ -157,9 +157,9 @@ async def test_SEC_081_markup_in_any_output_is_shown_as_it_is(tmp_path: Path) ->
         )
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        (desk.repo / "markup.txt").write_text(f"{MARKUP}\n")
-        async with on_terminal(desk, *YOLO, columns=140) as terminal:
+        program = program_of(tmp_path, server)
+        (program.repo / "markup.txt").write_text(f"{MARKUP}\n")
+        async with on_terminal(program, *YOLO, columns=140) as terminal:
             await terminal.line("go on")
             await terminal.has_shown("last words")
             shown = [row for row in terminal.everything() if MARKUP in row]
@@ -177,9 +177,9 @@ async def test_SEC_085_title_and_notification_hold_short_plain_text_alone(tmp_pa
         return reply(call("run_shell", command=f"echo '{hostile}'"), first_s=1.2)
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server, TERM_PROGRAM="iTerm.app")
-        program = (sys.executable, "-c", QUICKLY_AWAY)
-        async with on_terminal(desk, program=program) as terminal:
+        program = program_of(tmp_path, server, TERM_PROGRAM="iTerm.app")
+        command = (sys.executable, "-c", QUICKLY_AWAY)
+        async with on_terminal(program, command=command) as terminal:
             await terminal.shows("sandbox")
             terminal.keys(f"\x1b[200~{hostile}\x1b[201~")
             await terminal.until(lambda: "long" in terminal.input_line(), "pasted")

@@ -13,7 +13,7 @@ from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.hostile_repositories.repositories import REPOSITORIES
-from tests.support.program import KEY, Desk
+from tests.support.program import KEY, Program
 from tests.support.terminal import on_terminal
 from tests.support.traced_program import Alarmed, run_traced, trapped
 
@@ -24,9 +24,9 @@ IGNORED = "buddy.toml of this folder is ignored until you trust the folder (/tru
 WITH_SETTINGS = {"base_url", "hooks", "tool_servers", "rules_that_allow", "huge_files", "pipes"}
 
 
-def built(name: str, tmp_path: Path, alarmed: Alarmed, url: str) -> Desk:
+def built(name: str, tmp_path: Path, alarmed: Alarmed, url: str) -> Program:
     REPOSITORIES[name](tmp_path.resolve() / "repo", alarmed.trap)
-    return Desk(tmp_path, url)
+    return Program(tmp_path, url)
 
 
 def check_key(requests: list[Asked]) -> None:
@@ -41,13 +41,13 @@ async def test_SEC_044_045_046_047_a_run_in_a_hostile_repository_is_an_ordinary_
     tmp_path: Path, name: str
 ) -> None:
     async with trapped(tmp_path) as alarmed, FakeLLM([reply("Hello")]) as server:
-        desk = built(name, tmp_path, alarmed, server.url)
-        traced = await run_traced(desk, "exec", "hi")
+        program = built(name, tmp_path, alarmed, server.url)
+        traced = await run_traced(program, "exec", "hi")
 
     if name == "linked_state":
         assert (traced.ran.code, traced.ran.out) == (4, "")
         assert traced.ran.told() == [
-            f"{desk.repo}/.buddyx is a symbolic link; expected a directory. Remove the link to go on"
+            f"{program.repo}/.buddyx is a symbolic link; expected a directory. Remove the link to go on"
         ]
     else:
         assert (traced.ran.code, traced.ran.out) == (0, "Hello\n"), traced.ran.err
@@ -66,13 +66,13 @@ async def test_SEC_045_looking_at_a_hostile_repository_runs_and_asks_nothing(
     tmp_path: Path, name: str
 ) -> None:
     async with trapped(tmp_path) as alarmed, FakeLLM([]) as server:
-        desk = built(name, tmp_path, alarmed, server.url)
+        program = built(name, tmp_path, alarmed, server.url)
         for arguments in (
             ("sessions",),
             ("doctor",),
             ("permissions", "test", "ls", "git status", "git log -3", "cat README.md", "cat ./*", "make"),
         ):
-            traced = await run_traced(desk, *arguments)
+            traced = await run_traced(program, *arguments)
             told = name == "linked_state" and arguments == ("doctor",)  # that no session can be kept there
             assert traced.ran.code == int(told), (arguments, traced.ran)
             assert ESC not in traced.ran.out + traced.ran.err
@@ -123,8 +123,8 @@ async def test_SEC_051_SEC_063_a_model_that_looks_at_everything_starts_nothing_o
     tmp_path: Path, name: str
 ) -> None:
     async with trapped(tmp_path) as alarmed, FakeLLM(looking) as server:
-        desk = built(name, tmp_path, alarmed, server.url)
-        traced = await run_traced(desk, "exec", "look around")
+        program = built(name, tmp_path, alarmed, server.url)
+        traced = await run_traced(program, "exec", "look around")
 
     # 3: some of the looks need an approval, and nobody is there
     assert (traced.ran.code, traced.ran.out) == (3, "Seen.\n"), traced.ran.err
@@ -133,7 +133,7 @@ async def test_SEC_051_SEC_063_a_model_that_looks_at_everything_starts_nothing_o
     assert ESC not in traced.ran.err
     programs = {Path(path).name for path in traced.executed}
     assert programs <= {"git", "rg", "bash", "ls", "cat", "grep"}
-    assert not [path for path in traced.executed if path.startswith(str(desk.folder))]
+    assert not [path for path in traced.executed if path.startswith(str(program.folder))]
     assert traced.ports <= {server.port}
     assert alarmed.silent()
 
@@ -142,8 +142,8 @@ async def test_SEC_051_SEC_063_a_model_that_looks_at_everything_starts_nothing_o
 @pytest.mark.parametrize("name", [name for name in REPOSITORIES if name != "linked_state"])
 async def test_SEC_045_a_terminal_opens_shows_its_state_and_closes(tmp_path: Path, name: str) -> None:
     async with trapped(tmp_path) as alarmed, FakeLLM([]) as server:
-        desk = built(name, tmp_path, alarmed, server.url)
-        async with on_terminal(desk) as terminal:
+        program = built(name, tmp_path, alarmed, server.url)
+        async with on_terminal(program) as terminal:
             await terminal.shows("❯")
             await terminal.line("/status")
             await terminal.has_shown("fake-model")

@@ -13,7 +13,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.store import Replacement, load, replace
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 class Swapper:
@@ -49,9 +49,9 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def project(tmp_path: Path) -> ToolProject:
     (tmp_path / "work").mkdir()
-    return Desk(tmp_path / "work")
+    return ToolProject(tmp_path / "work")
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -59,10 +59,10 @@ def leftovers(folder: Path) -> list[str]:
 
 
 async def test_SEC_061_a_link_swapped_between_approval_and_write_never_writes_outside(
-    desk: Desk, outside: Path
+    project: ToolProject, outside: Path
 ) -> None:
-    desk.put("real/f.txt", "inside\n")
-    link = desk.root / "dir"
+    project.put("real/f.txt", "inside\n")
+    link = project.root / "dir"
     link.symlink_to("real")
     written = refused = 0
     with Swapper(link, ("real", str(outside))):
@@ -70,10 +70,10 @@ async def test_SEC_061_a_link_swapped_between_approval_and_write_never_writes_ou
             call = f"call {number}"
             arguments = {"path": "dir/f.txt", "content": f"{number}\n"}
             # The policy judged this call when the link led inside.
-            desk.approved.remember(call, "dir/f.txt", str(desk.root / "real/f.txt"))
-            await desk.ask(read_file, path="real/f.txt")
+            project.approved.remember(call, "dir/f.txt", str(project.root / "real/f.txt"))
+            await project.ask(read_file, path="real/f.txt")
             try:
-                await desk.call(write_file, call_id=call, **arguments)
+                await project.call(write_file, call_id=call, **arguments)
                 written += 1
             except ToolError:
                 refused += 1
@@ -85,40 +85,40 @@ async def test_SEC_061_a_link_swapped_between_approval_and_write_never_writes_ou
 
 
 async def test_SEC_061_a_path_that_leads_elsewhere_than_in_its_preview_is_refused(
-    desk: Desk, outside: Path
+    project: ToolProject, outside: Path
 ) -> None:
-    desk.put("real/f.txt", "precious\n")
-    link = desk.root / "dir"
+    project.put("real/f.txt", "precious\n")
+    link = project.root / "dir"
     link.symlink_to("real")
     arguments = {"path": "dir/f.txt", "old": "precious", "new": "gone"}
-    desk.preview(edit_file, "c1", **arguments)
+    project.preview(edit_file, "c1", **arguments)
     link.unlink()
     link.symlink_to(outside)
     with pytest.raises(ToolError, match="leads to another file than when this call was approved"):
-        await desk.call(edit_file, call_id="c1", **arguments)
+        await project.call(edit_file, call_id="c1", **arguments)
     assert (outside / "f.txt").read_text() == "precious\n"
 
 
-def test_SEC_061_a_folder_that_becomes_a_link_is_not_followed(desk: Desk, outside: Path) -> None:
+def test_SEC_061_a_folder_that_becomes_a_link_is_not_followed(project: ToolProject, outside: Path) -> None:
     """The lowest layer: the real path was worked out, then a folder on it was replaced."""
-    real = str(desk.put("dir/f.txt", "precious\n"))
+    real = str(project.put("dir/f.txt", "precious\n"))
     loaded = load(real, "dir/f.txt")
-    os.rename(desk.root / "dir", desk.root / "moved")
-    (desk.root / "dir").symlink_to(outside)
+    os.rename(project.root / "dir", project.root / "moved")
+    (project.root / "dir").symlink_to(outside)
     with pytest.raises(ToolError, match="is a link or no folder"):
         replace(Replacement(real, "dir/f.txt", b"gone\n", loaded))
     with pytest.raises(ToolError, match="is a link or no folder"):
         load(real, "dir/f.txt")
     with pytest.raises(ToolError, match="is a link or no folder"):
-        replace(Replacement(str(desk.root / "dir/new.txt"), "dir/new.txt", b"x", None))
+        replace(Replacement(str(project.root / "dir/new.txt"), "dir/new.txt", b"x", None))
     assert leftovers(outside) == ["f.txt"]
     assert (outside / "f.txt").read_text() == "precious\n"
 
 
 def test_SEC_061_a_file_that_becomes_a_link_is_neither_read_nor_written_through(
-    desk: Desk, outside: Path
+    project: ToolProject, outside: Path
 ) -> None:
-    path = desk.put("f.txt", "mine\n")
+    path = project.put("f.txt", "mine\n")
     loaded = load(str(path), "f.txt")
     path.unlink()
     path.symlink_to(outside / "f.txt")
@@ -129,10 +129,10 @@ def test_SEC_061_a_file_that_becomes_a_link_is_neither_read_nor_written_through(
     assert (outside / "f.txt").read_text() == "precious\n"
 
 
-async def test_a_file_created_where_one_appeared_meanwhile_is_refused(desk: Desk) -> None:
-    path = desk.root / "new.txt"
+async def test_a_file_created_where_one_appeared_meanwhile_is_refused(project: ToolProject) -> None:
+    path = project.root / "new.txt"
     path.write_text("somebody's\n")
     with pytest.raises(ToolError, match="appeared while it was being written"):
         replace(Replacement(str(path), "new.txt", b"mine\n", None))
     assert path.read_text() == "somebody's\n"
-    assert leftovers(desk.root) == ["new.txt"]
+    assert leftovers(project.root) == ["new.txt"]

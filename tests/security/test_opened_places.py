@@ -9,7 +9,7 @@ from buddy.workspace.sandbox.places import search_place
 from buddy.workspace.sandbox.profile import OpenedPlace, SandboxProfile, is_reserved
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.capabilities import requires
-from tests.support.sandbox_desk import sandbox_desk
+from tests.support.sandbox_machine import sandbox_machine
 
 CLOSED = (".env", ".git/config", ".git/hooks/post-commit", "sub/.vscode/tasks.json", "sub/deep/key.pem")
 
@@ -25,51 +25,51 @@ def filled(folder: Path) -> Path:
 
 @requires("bwrap")
 async def test_WALK_S4_protected_names_and_secrets_in_an_opened_folder_stay_closed() -> None:
-    async with sandbox_desk() as desk:
-        place = filled(desk.home / "other")
+    async with sandbox_machine() as machine:
+        place = filled(machine.home / "other")
         before = {name: (place / name).read_text() for name in CLOSED}
-        confinement = await open_allowed_places(desk.confinement(), (str(place),), SandboxStatus(3))
+        confinement = await open_allowed_places(machine.confinement(), (str(place),), SandboxStatus(3))
         names = " ".join(str(place / name) for name in (*CLOSED, "sub/file", "new"))
-        ran = await desk.run(f"for one in {names}; do echo changed >> $one; done; true", confinement)
+        ran = await machine.run(f"for one in {names}; do echo changed >> $one; done; true", confinement)
         assert {name: (place / name).read_text() for name in CLOSED} == before
         assert (place / "sub/file").read_text() == "as it was\nchanged\n"
         assert (place / "new").read_text() == "changed\n"
         assert "Read-only file system" in ran.text
         moved = f"mv {place}/sub/.vscode {place}/away; mv {place}/.git {place}/away2; mkdir {place}/.codex"
-        assert (await desk.run(moved, confinement)).code != 0
+        assert (await machine.run(moved, confinement)).code != 0
         assert (place / "sub/.vscode").is_dir()
         assert (place / ".git/config").read_text() == "[core]\n"
         assert not (place / ".codex").exists()
-        again = await desk.run(f"touch {place}/later", desk.confinement())
+        again = await machine.run(f"touch {place}/later", machine.confinement())
         assert (again.code, (place / "later").exists()) == (1, False)
 
 
 @requires("bwrap")
 async def test_WALK_S4_a_single_file_is_opened_without_its_folder() -> None:
-    async with sandbox_desk() as desk:
-        notes = desk.home / "notes.txt"
+    async with sandbox_machine() as machine:
+        notes = machine.home / "notes.txt"
         notes.write_text("one\n")
-        confinement = await open_allowed_places(desk.confinement(), (str(notes),), SandboxStatus(3))
-        ran = await desk.run(f"echo two >> {notes} && touch {desk.home}/beside", confinement)
+        confinement = await open_allowed_places(machine.confinement(), (str(notes),), SandboxStatus(3))
+        ran = await machine.run(f"echo two >> {notes} && touch {machine.home}/beside", confinement)
         assert notes.read_text() == "one\ntwo\n"
-        assert (ran.code, ran.blocked.paths) == (1, (f"{desk.home}/beside",))
+        assert (ran.code, ran.blocked.paths) == (1, (f"{machine.home}/beside",))
 
 
 async def test_WALK_S4_neighbour_a_place_that_became_a_link_stays_closed() -> None:
-    async with sandbox_desk() as desk:
-        (desk.home / "swapped").symlink_to(desk.home / ".ssh")
+    async with sandbox_machine() as machine:
+        (machine.home / "swapped").symlink_to(machine.home / ".ssh")
         confinement = await open_allowed_places(
-            desk.confinement(), (str(desk.home / "swapped"),), SandboxStatus(3)
+            machine.confinement(), (str(machine.home / "swapped"),), SandboxStatus(3)
         )
-        assert confinement == desk.confinement()
+        assert confinement == machine.confinement()
 
 
 async def test_WALK_S4_neighbour_landlock_opens_no_folder_with_something_protected() -> None:
-    async with sandbox_desk() as desk:
-        place, plain = filled(desk.home / "other"), desk.home / "plain"
+    async with sandbox_machine() as machine:
+        place, plain = filled(machine.home / "other"), machine.home / "plain"
         plain.mkdir()
         confinement = await open_allowed_places(
-            desk.confinement(), (str(place), str(plain)), SandboxStatus(2)
+            machine.confinement(), (str(place), str(plain)), SandboxStatus(2)
         )
         assert confinement.writable == (str(plain),)
 

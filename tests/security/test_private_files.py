@@ -10,7 +10,7 @@ import pytest
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 TOOLS = ("write_file", "edit_file", "delete_file", "run_shell")
 SCRIPT = (
@@ -26,16 +26,18 @@ SCRIPT = (
 @pytest.mark.parametrize("brought", [False, True])
 async def test_RU_L2_what_buddy_keeps_is_its_owners_alone(tmp_path: Path, umask: str, brought: bool) -> None:
     async with FakeLLM(list(SCRIPT)) as server:
-        desk = Desk(tmp_path, server.url, tools=TOOLS, before=("sh", "-c", f'umask {umask}; exec "$@"', "sh"))
-        desk.files(a__txt="alpha\n", b__txt="beta\n")
-        folder = desk.repo / ".buddyx"
+        program = Program(
+            tmp_path, server.url, tools=TOOLS, before=("sh", "-c", f'umask {umask}; exec "$@"', "sh")
+        )
+        program.files(a__txt="alpha\n", b__txt="beta\n")
+        folder = program.repo / ".buddyx"
         if brought:
             for name in ("", "sessions", "sessions/.keep"):
                 (folder / name).mkdir(mode=0o755)
                 (folder / name).chmod(0o755)
-        ran = await desk.run("exec", *YOLO, "--debug", "work")
+        ran = await program.run("exec", *YOLO, "--debug", "work")
     assert (ran.code, ran.out) == (0, "Done.\n"), ran.err
-    local = desk.home / ".local"
+    local = program.home / ".local"
     made = [path for path in (*_beneath(folder), local, *_beneath(local)) if path.name != ".keep"]
     parts = {part for path in made for part in path.parts}
     assert {"trash", "undo", "checkpoints", "output", "state", "logs"} <= parts, sorted(parts)

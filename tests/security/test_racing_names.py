@@ -15,7 +15,7 @@ from buddy.safety.paths import Boundary
 from buddy.workspace.sandbox.guard import Guard, snapshot
 from buddy.workspace.sandbox.places import Surveyor
 from tests.capabilities import requires
-from tests.support.sandbox_desk import LOOKS, UNTOUCHED, SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, UNTOUCHED, SandboxMachine, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
@@ -70,34 +70,34 @@ CASES = {
 }
 
 
-def prepare(desk: SandboxDesk) -> None:
-    subprocess.run(["git", "init", "-q", str(desk.work)], check=True, env={"PATH": os.environ["PATH"]})
-    (desk.work / "race.py").write_text(RACE)
+def prepare(machine: SandboxMachine) -> None:
+    subprocess.run(["git", "init", "-q", str(machine.work)], check=True, env={"PATH": os.environ["PATH"]})
+    (machine.work / "race.py").write_text(RACE)
 
 
 def race(how: str, harmless: str, wanted: str) -> str:
     return f"{PYTHON} -I race.py {how} {harmless} {wanted}"
 
 
-def quarantined(desk: SandboxDesk) -> list[Path]:
-    return sorted((desk.work / ".buddyx" / "quarantine").glob("*"))
+def quarantined(machine: SandboxMachine) -> list[Path]:
+    return sorted((machine.work / ".buddyx" / "quarantine").glob("*"))
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("case", CASES)
 async def test_a_name_that_was_created_by_racing_is_moved_away_and_told(level: int, case: str) -> None:
     how, harmless, wanted = CASES[case]
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        ran = await desk.run(race(how, harmless, wanted), desk.confinement(), limit_s=120)
-        told = desk.sandbox.take_repairs()
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        ran = await machine.run(race(how, harmless, wanted), machine.confinement(), limit_s=120)
+        told = machine.sandbox.take_repairs()
 
         assert "RACED" in ran.text  # otherwise this tests nothing
-        assert not os.path.lexists(desk.work / wanted)
-        (kept,) = quarantined(desk)
+        assert not os.path.lexists(machine.work / wanted)
+        (kept,) = quarantined(machine)
         assert kept.name.endswith("-" + os.path.basename(wanted))
         assert told == (f"{wanted} was created; it is now .buddyx/quarantine/{kept.name}",)
-        assert desk.sandbox.take_repairs() == ()
+        assert machine.sandbox.take_repairs() == ()
 
 
 CHANGES = {
@@ -110,18 +110,18 @@ CHANGES = {
 @requires("landlock")
 @pytest.mark.parametrize("wanted", CHANGES.values(), ids=CHANGES.keys())
 async def test_what_landlock_lets_a_race_change_gets_its_content_back(wanted: str) -> None:
-    async with sandbox_desk(look=LOOKS[2]) as desk:
-        prepare(desk)
-        path = desk.work / wanted
+    async with sandbox_machine(look=LOOKS[2]) as machine:
+        prepare(machine)
+        path = machine.work / wanted
         before = path.read_bytes()
         command = f"{PYTHON} -I overwrite.py {wanted}"
-        (desk.work / "overwrite.py").write_text(OVERWRITE)
-        ran = await desk.run(command, desk.confinement(), limit_s=120)
-        told = desk.sandbox.take_repairs()
+        (machine.work / "overwrite.py").write_text(OVERWRITE)
+        ran = await machine.run(command, machine.confinement(), limit_s=120)
+        told = machine.sandbox.take_repairs()
 
         assert "RACED" in ran.text, ran.text
         assert path.read_bytes() == before
-        (kept,) = quarantined(desk)
+        (kept,) = quarantined(machine)
         assert kept.read_bytes() == b"evil"
         assert told == (
             f"{wanted} was changed and put back; the changed one is now .buddyx/quarantine/{kept.name}",
@@ -158,17 +158,17 @@ over.set()
 
 @requires("bwrap")
 async def test_a_hook_of_a_new_repository_and_settings_in_a_package_are_left() -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
+    async with sandbox_machine() as machine:
+        prepare(machine)
         command = (
             "git init -q inner && mkdir -p node_modules/p/.vscode && echo x > node_modules/p/.vscode/a "
             "&& mkdir -p v/lib/site-packages/q && echo x > v/lib/site-packages/q/.npmrc"
         )
-        ran = await desk.run(command, desk.confinement())
+        ran = await machine.run(command, machine.confinement())
 
-        assert (ran.code, ran.blocked, desk.sandbox.take_repairs()) == (0, NOTHING_BLOCKED, ()), ran.text
-        assert (desk.work / "inner/.git/config").exists()
-        assert (desk.work / "node_modules/p/.vscode/a").exists()
+        assert (ran.code, ran.blocked, machine.sandbox.take_repairs()) == (0, NOTHING_BLOCKED, ()), ran.text
+        assert (machine.work / "inner/.git/config").exists()
+        assert (machine.work / "node_modules/p/.vscode/a").exists()
 
 
 def test_what_the_person_allowed_meanwhile_stays(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.capabilities import requires
-from tests.support.sandbox_desk import SECRET, SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import SECRET, SandboxMachine, sandbox_machine
 
 OWNS = {
     "RU-C1 test": r"printf '%s\n' 'f.txt -a -v x[$(id>OWNED)]' | while read -r n; do [ -e $n ]; done",
@@ -41,12 +41,12 @@ REACHES = {
 }
 
 
-def prepare(desk: SandboxDesk) -> None:
+def prepare(machine: SandboxMachine) -> None:
     """A repository whose configuration and hooks run programs, with links out of it."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(desk.home)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(machine.home)}
 
     def git(*words: str) -> None:
-        subprocess.run(["git", *words], cwd=desk.work, check=True, env=environment, capture_output=True)
+        subprocess.run(["git", *words], cwd=machine.work, check=True, env=environment, capture_output=True)
 
     git("init", "-q")
     for key, value in (
@@ -55,18 +55,18 @@ def prepare(desk: SandboxDesk) -> None:
         ("core.fsmonitor", "touch OWNED; false"),
     ):
         git("config", key, value)
-    (desk.work / ".gitattributes").write_text("* filter=x\n")
-    (desk.work / "Makefile").write_text("test:\n\ttouch OWNED\n")
-    (desk.work / "sub" / ".git").mkdir()
-    (desk.work / "libs").mkdir()
-    hook = desk.work / ".git" / "hooks" / "pre-commit"
-    rustc = desk.work / "evil" / "bin" / "rustc"
+    (machine.work / ".gitattributes").write_text("* filter=x\n")
+    (machine.work / "Makefile").write_text("test:\n\ttouch OWNED\n")
+    (machine.work / "sub" / ".git").mkdir()
+    (machine.work / "libs").mkdir()
+    hook = machine.work / ".git" / "hooks" / "pre-commit"
+    rustc = machine.work / "evil" / "bin" / "rustc"
     rustc.parent.mkdir(parents=True)
     for program in (hook, rustc):
         program.write_text("#!/bin/sh\ntouch OWNED\n")
         program.chmod(0o755)
-    (desk.work / "l").symlink_to(desk.top)
-    (desk.work / "key").symlink_to(desk.home / ".ssh" / "id_rsa")
+    (machine.work / "l").symlink_to(machine.top)
+    (machine.work / "key").symlink_to(machine.home / ".ssh" / "id_rsa")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -80,25 +80,27 @@ def contents(folder: Path) -> dict[str, bytes]:
 @requires("bwrap")
 @pytest.mark.parametrize("command", OWNS.values(), ids=OWNS.keys())
 async def test_it_changes_nothing(command: str) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        before = contents(desk.top)
-        await desk.run(command, desk.confinement("read-only"))
-        assert contents(desk.top) == before
-        assert not (desk.work / "OWNED").exists()
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        before = contents(machine.top)
+        await machine.run(command, machine.confinement("read-only"))
+        assert contents(machine.top) == before
+        assert not (machine.work / "OWNED").exists()
 
 
 @requires("bwrap")
 @pytest.mark.parametrize("command", READS.values(), ids=READS.keys())
 async def test_it_reads_no_secret(command: str) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        ran = await desk.run(command.format(home=desk.home, pid=os.getpid()), desk.confinement("read-only"))
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        ran = await machine.run(
+            command.format(home=machine.home, pid=os.getpid()), machine.confinement("read-only")
+        )
         assert SECRET not in ran.text
-        assert "BUDDY_JOB" not in ran.text.replace("BUDDY_JOB=" + desk_tag(ran.text), "")
+        assert "BUDDY_JOB" not in ran.text.replace("BUDDY_JOB=" + session_tag(ran.text), "")
 
 
-def desk_tag(text: str) -> str:
+def session_tag(text: str) -> str:
     """The command's own tag in its own environment, "" where it is not shown."""
     return text.partition("BUDDY_JOB=")[2].partition("\n")[0]
 
@@ -106,6 +108,6 @@ def desk_tag(text: str) -> str:
 @requires("bwrap")
 @pytest.mark.parametrize("command", REACHES.values(), ids=REACHES.keys())
 async def test_it_reaches_nobody(command: str) -> None:
-    async with sandbox_desk() as desk:
-        ran = await desk.run(command, desk.confinement("read-only"))
+    async with sandbox_machine() as machine:
+        ran = await machine.run(command, machine.confinement("read-only"))
         assert "REACHED" not in ran.text

@@ -9,7 +9,7 @@ import pytest
 
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import prepare
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
@@ -44,26 +44,26 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_protected_name_is_refused_by_every_way_to_it(level: int, way: str) -> None:
     command, name = WAYS[way]
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        shutil.rmtree(desk.work / ".git/hooks", ignore_errors=True)
-        ran = await desk.run(f"{command}; ls -A; ls -A .git/hooks", desk.confinement())
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        shutil.rmtree(machine.work / ".git/hooks", ignore_errors=True)
+        ran = await machine.run(f"{command}; ls -A; ls -A .git/hooks", machine.confinement())
 
-        assert str(desk.work / name) in ran.blocked.paths, (ran.text, ran.blocked)
-        assert not os.path.lexists(desk.work / name)
-        assert desk.sandbox.take_repairs() == ()
+        assert str(machine.work / name) in ran.blocked.paths, (ran.text, ran.blocked)
+        assert not os.path.lexists(machine.work / name)
+        assert machine.sandbox.take_repairs() == ()
 
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_links_to_what_may_be_changed_are_followed(level: int) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        ran = await desk.run(
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        ran = await machine.run(
             "ln -s sub link; ln -s round round; mkdir link/new; echo x > link/new/file; echo x > link/file; "
             "echo y > /dev/stdout; echo z > /dev/stderr; echo x > /proc/self/cwd/plain; cat round",
-            desk.confinement(),
+            machine.confinement(),
         )
 
         assert ran.blocked.paths == ()
         for name in ("sub/new/file", "sub/file", "plain"):
-            assert (desk.work / name).read_text() == "x\n", ran.text
+            assert (machine.work / name).read_text() == "x\n", ran.text

@@ -24,7 +24,7 @@ from buddy.llm.litellm_lane.provider import LitellmProvider
 from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.lane_desk import ask, lane, pieces_of, request
+from tests.support.lanes import ask, lane, pieces_of, request
 from tests.support.stream_server import stream_server
 
 pytestmark = [

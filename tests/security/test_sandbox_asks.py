@@ -15,7 +15,7 @@ from buddy.agent.messages import ToolMessage
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 from tests.support.through_the_proxy import FETCH, far_server
 
@@ -33,18 +33,18 @@ def folder() -> Iterator[Path]:
 async def test_a_blocked_folder_is_opened_by_one_answer(folder: Path) -> None:
     made = "mkdir -p ~/.tool && echo kept > ~/.tool/file"
     async with FakeLLM([reply(call("run_shell", command=made)), reply("All done.")]) as server:
-        desk = Desk(folder, server.url)
-        desk.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": "auto"}})
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, columns=110) as terminal:
+        program = Program(folder, server.url)
+        program.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": "auto"}})
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, columns=110) as terminal:
             await terminal.line("go")
             await terminal.has_shown("the sandbox blocked writing to ~/.tool")
-            assert not (desk.home / ".tool").exists()
+            assert not (program.home / ".tool").exists()
             await asyncio.sleep(0.5)
             await terminal.line("y")
             await terminal.has_shown("All done.")
-        assert (desk.home / ".tool" / "file").read_text() == "kept\n"
-        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        assert (program.home / ".tool" / "file").read_text() == "kept\n"
+        (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert (
         "[the sandbox blocked writing to ~/.tool; the person allowed it, and the command ran again]" in answer
     )
@@ -68,15 +68,15 @@ async def test_a_blocked_host_is_opened_once_for_the_session_or_by_a_rule(
     async with far_server() as far:
         fetch = reply(call("run_shell", command=f"python3 fetch.py {far}"))
         async with FakeLLM([fetch, reply("First done."), fetch, reply("All done.")]) as server:
-            desk = Desk(folder, server.url)
-            desk.configure(
+            program = Program(folder, server.url)
+            program.configure(
                 {
                     "sandbox": {"level": "auto", "networks": ["127.0.0.0/8"]},
                     "permissions": {"mode": "auto"},
                 }
             )
-            desk.files(fetch__py=FETCH)
-            async with on_terminal(desk, columns=110) as terminal:
+            program.files(fetch__py=FETCH)
+            async with on_terminal(program, columns=110) as terminal:
                 await terminal.line("go")
                 await terminal.has_shown(
                     f"the sandbox blocked the host {far}. Allow that and run the command"
@@ -92,8 +92,8 @@ async def test_a_blocked_host_is_opened_once_for_the_session_or_by_a_rule(
                     await asyncio.sleep(0.5)
                     await terminal.line("n")
                 await terminal.has_shown("All done.")
-            first, second = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
-            saved = desk.config / "settings.toml"
+            first, second = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
+            saved = program.config / "settings.toml"
             assert (f'host = "{far}"' in saved.read_text() if saved.exists() else False) is bool(is_saved)
     assert "answer of the far server" in first
     assert ("answer of the far server" in second) is not bool(asks_again)
@@ -105,12 +105,12 @@ async def test_a_blocked_host_is_opened_once_for_the_session_or_by_a_rule(
 async def test_a_task_in_a_worktree_changes_its_own_tree_and_commits_and_nothing_else(folder: Path) -> None:
     script = "echo new > made; echo x >> {main}; git add made && git commit -qm made && echo committed\n"
     async with FakeLLM([reply(call("run_shell", command="bash work.sh")), reply("All done.")]) as server:
-        desk = Desk(folder, server.url)
-        desk.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": "auto"}})
+        program = Program(folder, server.url)
+        program.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": "auto"}})
         for key, value in (("name", "A"), ("email", "a@example.org")):
-            desk.git("config", f"user.{key}", value)
-        desk.files(main__py="print(1)\n", work__sh=script.format(main=desk.repo / "main.py"))
-        async with on_terminal(desk, columns=110) as terminal:
+            program.git("config", f"user.{key}", value)
+        program.files(main__py="print(1)\n", work__sh=script.format(main=program.repo / "main.py"))
+        async with on_terminal(program, columns=110) as terminal:
             await terminal.line("/worktree go")
             await terminal.has_shown(
                 "the sandbox blocked writing to"
@@ -119,8 +119,8 @@ async def test_a_task_in_a_worktree_changes_its_own_tree_and_commits_and_nothing
             await terminal.line("n")
             await terminal.has_shown("All done.")
             worktrees = [
-                one for one in (desk.repo / ".buddyx/worktrees").iterdir() if (one / "made").exists()
+                one for one in (program.repo / ".buddyx/worktrees").iterdir() if (one / "made").exists()
             ]
-    assert [len(worktrees), (desk.repo / "main.py").read_text()] == [1, "print(1)\n"]
-    assert not (desk.repo / "made").exists()
-    assert "made" in desk.git("log", "--all", "--format=%s").split()
+    assert [len(worktrees), (program.repo / "main.py").read_text()] == [1, "print(1)\n"]
+    assert not (program.repo / "made").exists()
+    assert "made" in program.git("log", "--all", "--format=%s").split()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.capabilities import requires
 from tests.support.escape_attempts import ATTEMPTS, Attempt
-from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, SandboxMachine, sandbox_machine
 
 
 def named(attempt: Attempt) -> str:
@@ -36,15 +36,15 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-def guarded(desk: SandboxDesk) -> dict[str, tuple[int, bytes]]:
+def guarded(machine: SandboxMachine) -> dict[str, tuple[int, bytes]]:
     """The paths that no command may change: the outside, the home, and the protected names of the
     workspace."""
-    git = desk.work / ".git"
+    git = machine.work / ".git"
     names = (".vscode", ".claude", ".codex", ".cursor", ".idea", ".gemini", ".zed", ".fleet", ".husky")
-    found = {**tree(desk.outside), **tree(desk.home), **tree(git / "hooks")}
-    for path in (git / "config", *desk.work.glob(".mcp.json"), *desk.work.glob("*.toml")):
+    found = {**tree(machine.outside), **tree(machine.home), **tree(git / "hooks")}
+    for path in (git / "config", *machine.work.glob(".mcp.json"), *machine.work.glob("*.toml")):
         found[str(path)] = (0, path.read_bytes() if path.exists() else b"gone")
-    for top, folders, files in os.walk(desk.work):
+    for top, folders, files in os.walk(machine.work):
         for name in (*folders, *files):
             if name.lower() in (*names, ".envrc"):
                 found[f"{top}/{name}"] = (0, b"")
@@ -76,9 +76,9 @@ def shared_memory() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
+def listeners(machine: SandboxMachine) -> Iterator[dict[str, str]]:
     """Servers of the machine, and the words attempts are filled in with."""
-    path = str(desk.outside / "socket")
+    path = str(machine.outside / "socket")
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as unix,
@@ -86,7 +86,7 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
         socket.socket(socket.AF_UNIX) as linked,
         socket.socket(socket.AF_UNIX) as relative,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
-        contextlib.chdir(desk.home),
+        contextlib.chdir(machine.home),
     ):
         linked.bind(f"{path}.new")  # as a ControlMaster of OpenSSH does
         os.link(f"{path}.new", f"{path}.linked")
@@ -101,14 +101,14 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
         abstract.listen()
         with terminal() as tty, shared_memory() as shared:
             yield {
-                "out": str(desk.outside),
-                "home": str(desk.home),
-                "work": str(desk.work),
+                "out": str(machine.outside),
+                "home": str(machine.home),
+                "work": str(machine.work),
                 "pid": str(os.getpid()),
                 "port": str(tcp.getsockname()[1]),
                 "socket": path,
                 "linked": f"{path}.linked",
-                "relative": str(desk.home / "relative"),
+                "relative": str(machine.home / "relative"),
                 "datagrams": f"{path}.datagrams",
                 "abstract": f"buddy-{os.getpid()}",
                 "tty": os.ttyname(tty),
@@ -118,8 +118,8 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
             }
 
 
-def prepare(desk: SandboxDesk) -> None:
-    subprocess.run(["git", "init", "-q", str(desk.work)], check=True, env={"PATH": os.environ["PATH"]})
+def prepare(machine: SandboxMachine) -> None:
+    subprocess.run(["git", "init", "-q", str(machine.work)], check=True, env={"PATH": os.environ["PATH"]})
 
 
 @requires("bwrap")
@@ -135,15 +135,15 @@ async def test_the_attempt_fails_under_landlock(attempt: Attempt) -> None:
 
 
 async def fails(attempt: Attempt, level: int) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        assert desk.sandbox.status.level == level
-        prepare(desk)
-        with listeners(desk) as words:
-            before = guarded(desk)
-            ran = await desk.run(attempt.command.format(**words), desk.confinement())
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        assert machine.sandbox.status.level == level
+        prepare(machine)
+        with listeners(machine) as words:
+            before = guarded(machine)
+            ran = await machine.run(attempt.command.format(**words), machine.confinement())
 
             assert "ESCAPED" not in ran.text, ran.text
-            assert guarded(desk) == before
+            assert guarded(machine) == before
             assert not os.path.exists(f"/tmp/seen-by-everybody-{os.getpid()}")
             assert not os.path.exists(f"/dev/shm/buddy-escape-{os.getpid()}")
 
@@ -151,10 +151,10 @@ async def fails(attempt: Attempt, level: int) -> None:
 @requires("bwrap")
 @pytest.mark.parametrize("attempt", [one for one in ATTEMPTS if one.control], ids=named)
 async def test_the_attempt_succeeds_without_a_sandbox(attempt: Attempt) -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        with listeners(desk) as words:
-            before = guarded(desk)
-            ran = await desk.run(attempt.command.format(**words), None)
+    async with sandbox_machine() as machine:
+        prepare(machine)
+        with listeners(machine) as words:
+            before = guarded(machine)
+            ran = await machine.run(attempt.command.format(**words), None)
 
-            assert "ESCAPED" in ran.text or guarded(desk) != before, ran.text
+            assert "ESCAPED" in ran.text or guarded(machine) != before, ran.text

@@ -17,7 +17,7 @@ from buddy.agent.messages import ToolMessage
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 
@@ -31,16 +31,16 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def asked(folder: Path, command: str, mode: str = "ask") -> AsyncIterator[tuple[Desk, Terminal]]:
+async def asked(folder: Path, command: str, mode: str = "ask") -> AsyncIterator[tuple[Program, Terminal]]:
     """A model runs a command; the program asks the person."""
     async with FakeLLM([reply(call("run_shell", command=command)), reply("All done.")]) as server:
-        desk = Desk(folder, server.url)
-        desk.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": mode}})
-        desk.files(main__py="print(1)\n")
-        (desk.home / "other").mkdir(parents=True, exist_ok=True)
-        async with on_terminal(desk, columns=110) as terminal:
+        program = Program(folder, server.url)
+        program.configure({"sandbox": {"level": "auto"}, "permissions": {"mode": mode}})
+        program.files(main__py="print(1)\n")
+        (program.home / "other").mkdir(parents=True, exist_ok=True)
+        async with on_terminal(program, columns=110) as terminal:
             await terminal.line("go")
-            yield desk, terminal
+            yield program, terminal
 
 
 async def answered(terminal: Terminal, answer: str) -> None:
@@ -48,8 +48,8 @@ async def answered(terminal: Terminal, answer: str) -> None:
     await terminal.line(answer)
 
 
-async def result(desk: Desk) -> str:
-    (only,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+async def result(program: Program) -> str:
+    (only,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     return only
 
 
@@ -57,43 +57,43 @@ async def result(desk: Desk) -> str:
 @requires("bwrap")
 async def test_WALK_S4_a_yes_to_a_request_that_names_a_folder_opens_it(folder: Path) -> None:
     command = "touch ~/other/x; touch ~/beside; touch ~/other/.env; true"
-    async with asked(folder, command) as (desk, terminal):
-        (desk.home / "other/.env").write_text("as it was\n")
-        os.utime(desk.home / "other/.env", (1, 1))
+    async with asked(folder, command) as (program, terminal):
+        (program.home / "other/.env").write_text("as it was\n")
+        os.utime(program.home / "other/.env", (1, 1))
         await terminal.has_shown("your yes opens ~/other to this command")
-        assert not (desk.home / "other/x").exists()
+        assert not (program.home / "other/x").exists()
         await answered(terminal, "y")
         await terminal.has_shown("the sandbox blocked writing to")
         await answered(terminal, "n")
         await terminal.has_shown("All done.")
-        assert (desk.home / "other/x").exists()
-        assert not (desk.home / "beside").exists()
-        assert (desk.home / "other/.env").stat().st_mtime == 1
+        assert (program.home / "other/x").exists()
+        assert not (program.home / "beside").exists()
+        assert (program.home / "other/.env").stat().st_mtime == 1
 
 
 @pytest.mark.slow
 @requires("bwrap")
 async def test_WALK_S4_mode_auto_asks_for_the_blocked_folder(folder: Path) -> None:
-    async with asked(folder, "touch ~/other/x", "auto") as (desk, terminal):
+    async with asked(folder, "touch ~/other/x", "auto") as (program, terminal):
         await terminal.has_shown(
             "the sandbox blocked writing to ~/other. Allow that and run the command again?"
         )
         await answered(terminal, "y")
         await terminal.has_shown("All done.")
-        assert (desk.home / "other/x").exists()
+        assert (program.home / "other/x").exists()
 
 
 @pytest.mark.slow
 @requires("bwrap")
 async def test_WALK_S1_a_file_in_tmp_is_said_to_be_in_the_sandboxs_own(folder: Path) -> None:
     path = f"/tmp/{folder.name[-8:]}"
-    async with asked(folder, f"echo s > {path}; cat {path}") as (desk, terminal):
+    async with asked(folder, f"echo s > {path}; cat {path}") as (program, terminal):
         await terminal.has_shown("is in the sandbox's own /tmp, not in yours")
         await answered(terminal, "y")
         await terminal.has_shown("All done.")
     assert not Path(path).exists()
     assert f"[{path} is in the sandbox's own /tmp; outside of the sandbox it does not exist]" in await result(
-        desk
+        program
     )
 
 
@@ -101,7 +101,7 @@ async def test_WALK_S1_a_file_in_tmp_is_said_to_be_in_the_sandboxs_own(folder: P
 @requires("bwrap")
 async def test_WALK_S1_a_folder_in_tmp_that_was_approved_by_name_gets_the_file(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="walk-", dir="/tmp") as walk:
-        async with asked(folder, f"cd {walk} && touch outside.txt") as (_desk, terminal):
+        async with asked(folder, f"cd {walk} && touch outside.txt") as (_program, terminal):
             await terminal.has_shown("your yes opens", "to this command")
             await answered(terminal, "y")
             await terminal.has_shown("All done.")

@@ -10,8 +10,8 @@ import pytest
 
 from buddy.agent.messages import ToolMessage
 from buddy.llm.scripted import Say, ScriptedCall
-from tests.support.board_desk import board_desk
-from tests.support.task_board import until
+from tests.support.board_session import until
+from tests.support.scripted_session import scripted_session
 
 REFUSED = "changed after it was shown for approval; nothing was run. Read it and ask again."
 
@@ -25,15 +25,15 @@ async def answered(folder: Path, command: str, meanwhile: Callable[[Path], objec
         (work / name).chmod(0o755)
     (work / "link.sh").symlink_to("s.sh")
     arguments = msgspec.json.encode({"command": command}).decode()
-    async with board_desk(folder, ((ScriptedCall("run_shell", arguments),), (Say("ok"),))) as desk:
-        desk.parts.policy.set_mode("ask")
-        desk.board.submit(1, "go")
-        await until(desk.board.inbox.waiting)
-        request = desk.board.inbox.waiting()[0].event
+    async with scripted_session(folder, ((ScriptedCall("run_shell", arguments),), (Say("ok"),))) as session:
+        session.parts.policy.set_mode("ask")
+        session.board.submit(1, "go")
+        await until(session.board.inbox.waiting)
+        request = session.board.inbox.waiting()[0].event
         meanwhile(work)
-        desk.board.inbox.answer(request.request_id, request.digest, "once")
-        await desk.board.wait(1)
-        results = [one.text for one in desk.board.task(1).history if isinstance(one, ToolMessage)]
+        session.board.inbox.answer(request.request_id, request.digest, "once")
+        await session.board.wait(1)
+        results = [one.text for one in session.board.task(1).history if isinstance(one, ToolMessage)]
     return (work / "ran").exists(), results[0]
 
 

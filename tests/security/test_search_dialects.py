@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.shell.file_selection import search_expression
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 NESTED_CLASSES = r"""
 rg -uu '[a[T]]OK'
@@ -72,13 +72,13 @@ grep -rn 'a--b' .
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
     """A workspace that git tracks, with TOKEN=secret in its .env."""
-    desk = make_desk(tmp_path_factory.mktemp("dialects"))
-    desk.git("init", "-q")
-    desk.git("add", "a")
-    desk.git("commit", "-qm", "one")
-    return desk
+    project = shell_project(tmp_path_factory.mktemp("dialects"))
+    project.git("init", "-q")
+    project.git("add", "a")
+    project.git("commit", "-qm", "one")
+    return project
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
         pytest.param(REPEATED_AGAIN, id="repeated again"),
     ],
 )
-def test_a_pattern_that_matches_in_its_own_dialect_is_asked_about(desk: ShellDesk, commands: str) -> None:
-    assert desk.allowed(commands) == []
+def test_a_pattern_that_matches_in_its_own_dialect_is_asked_about(
+    project: ShellProject, commands: str
+) -> None:
+    assert project.allowed(commands) == []
 
 
-def test_a_pattern_that_matches_in_no_dialect_only_reads(desk: ShellDesk) -> None:
-    assert desk.allowed(READS_NONE) == READS_NONE.strip().splitlines()
+def test_a_pattern_that_matches_in_no_dialect_only_reads(project: ShellProject) -> None:
+    assert project.allowed(READS_NONE) == READS_NONE.strip().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,10 @@ def test_a_pattern_that_matches_in_no_dialect_only_reads(desk: ShellDesk) -> Non
     ],
 )
 def test_what_ripgrep_decodes_is_asked_about(tmp_path: Path, content: bytes, command: str) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / ".env").write_bytes(content)
+    project = shell_project(tmp_path)
+    (project.root / ".env").write_bytes(content)
 
-    assert not desk.analyse(command).read_only
+    assert not project.analyse(command).read_only
 
 
 @pytest.mark.parametrize(
@@ -134,28 +136,28 @@ def test_what_ripgrep_decodes_is_asked_about(tmp_path: Path, content: bytes, com
 )
 @pytest.mark.parametrize("whose", ["repository", "worktree", "person", "person, in .config"])
 def test_settings_may_choose_the_dialect_of_git_grep(tmp_path: Path, settings: str, whose: str) -> None:
-    desk = make_desk(tmp_path)
-    desk.git("init", "-q")
+    project = shell_project(tmp_path)
+    project.git("init", "-q")
     path = {
-        "repository": desk.root / ".git" / "config",
-        "worktree": desk.root / ".git" / "config.worktree",
-        "person": desk.home / ".gitconfig",
-        "person, in .config": desk.home / ".config" / "git" / "config",
+        "repository": project.root / ".git" / "config",
+        "worktree": project.root / ".git" / "config.worktree",
+        "person": project.home / ".gitconfig",
+        "person, in .config": project.home / ".config" / "git" / "config",
     }[whose]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(settings)
 
-    assert not desk.analyse("git grep --untracked 'zzz|TOK'").read_only
+    assert not project.analyse("git grep --untracked 'zzz|TOK'").read_only
 
 
 @pytest.mark.parametrize("option", ["-G", "-F", "--basic-regexp", "--fixed-strings"])
 def test_an_option_goes_before_the_settings_of_git_grep(tmp_path: Path, option: str) -> None:
-    desk = make_desk(tmp_path)
-    desk.git("init", "-q")
-    desk.git("config", "grep.patternType", "extended")
+    project = shell_project(tmp_path)
+    project.git("init", "-q")
+    project.git("config", "grep.patternType", "extended")
 
-    assert desk.analyse(f"git grep --untracked {option} 'zzz|TOK'").read_only
+    assert project.analyse(f"git grep --untracked {option} 'zzz|TOK'").read_only
 
 
 @pytest.mark.parametrize("pattern", ["[[a]", "[a&&b]", "[a--b]", "[a||b]", "[a~~b]", "[&&]", "[+--]"])

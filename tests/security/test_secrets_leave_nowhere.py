@@ -13,7 +13,7 @@ from buddy.safety.secrets.redact import redact
 from buddy.sessions.export import export_session
 from tests.fake_llm.script import Reply, Stall, call, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk, running, until
+from tests.support.program import Program, running, until
 from tests.support.secrets_for_tests import SHAPED
 from tests.support.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE
 
@@ -36,14 +36,17 @@ def found(text: str) -> set[str]:
     return seen | ({"own"} if OWN in text else set())
 
 
-def left_behind(desk: Desk) -> dict[str, set[str]]:
+def left_behind(program: Program) -> dict[str, set[str]]:
     """Every file of buddy's with a secret in it, but the copies of the person's own files that undo needs."""
     files = [
-        path for folder in (desk.repo / ".buddyx", desk.home) for path in folder.rglob("*") if path.is_file()
+        path
+        for folder in (program.repo / ".buddyx", program.home)
+        for path in folder.rglob("*")
+        if path.is_file()
     ]
     assert len(files) > 3
     names = {path: found(path.read_text(errors="replace")) for path in files if "undo" not in path.parts}
-    return {str(path.relative_to(desk.folder)): names[path] for path in names if names[path]}
+    return {str(path.relative_to(program.folder)): names[path] for path in names if names[path]}
 
 
 @pytest.mark.parametrize("output", ["text", "json", "stream-json", "sse"])
@@ -66,11 +69,11 @@ async def test_SEC_088_nothing_a_run_leaves_behind_or_sends_back_holds_a_secret(
         reply(EVERYTHING, OWN, chars=13),
     ]
     async with FakeLLM(script) as server:
-        desk = Desk(
+        program = Program(
             tmp_path, server.url, environment={"FAKE_LLM_KEY": OWN, "OPENAI_API_KEY": SHAPED["OpenAI"]}
         )
-        desk.files(notes__txt=f"{EVERYTHING}\n{OWN}\n", big__txt="plain words of a build\n" * 20_000)
-        ran = await desk.run(
+        program.files(notes__txt=f"{EVERYTHING}\n{OWN}\n", big__txt="plain words of a build\n" * 20_000)
+        ran = await program.run(
             *(
                 "exec",
                 "--allow",
@@ -87,19 +90,19 @@ async def test_SEC_088_nothing_a_run_leaves_behind_or_sends_back_holds_a_secret(
         sent = json.dumps(server.requests[-1].json, ensure_ascii=False)
 
     assert ran.code == 0, ran.err
-    assert left_behind(desk) == {}
-    assert list((desk.repo / ".buddyx").rglob("*.out")) != []
+    assert left_behind(program) == {}
+    assert list((program.repo / ".buddyx").rglob("*.out")) != []
     results = [one["content"] for one in json.loads(sent)["messages"] if one["role"] == "tool"]
     assert set().union(*map(found, results)) == set()
-    session = await desk.store().open("last")
+    session = await program.store().open("last")
     for form in ("markdown", "html", "json"):
         assert found(export_session(session.loaded.state, form, redact)) == set()
     await session.close()
 
 
-def cleaned(desk: Desk) -> int:
+def cleaned(program: Program) -> int:
     """Count the redactions in the sessions' folder."""
-    files = (desk.repo / ".buddyx").rglob("*")
+    files = (program.repo / ".buddyx").rglob("*")
     return sum(path.read_text(errors="replace").count("redacted: ") for path in files if path.is_file())
 
 
@@ -111,10 +114,10 @@ async def test_SEC_088_a_run_that_is_killed_in_the_middle_of_a_secret_leaves_non
     half = Stall(after=chars // 5 // 2)  # however late the program is killed, there is no whole answer
     script = [reply(*(f"{secret}\n" for secret in SECRETS.values()), chars=5, delay_s=0.002, fault=half)]
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url)
-        async with running(desk, "exec", "--debug", f"My key is {SHAPED['OpenAI']}") as process:
-            await until(lambda: cleaned(desk) >= count)
+        program = Program(tmp_path, server.url)
+        async with running(program, "exec", "--debug", f"My key is {SHAPED['OpenAI']}") as process:
+            await until(lambda: cleaned(program) >= count)
             process.kill()
             assert await process.wait() == -signal.SIGKILL
-    assert left_behind(desk) == {}
-    assert 0 < cleaned(desk) < len(SECRETS)
+    assert left_behind(program) == {}
+    assert 0 < cleaned(program) < len(SECRETS)

@@ -11,17 +11,17 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import ENTER_S, Terminal, on_terminal
 
 SEEN_S = 0.4
 """A request has to be on the screen for 0.3 s before a key counts."""
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
-    desk = Desk(folder, server.url)
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_of(folder: Path, server: FakeLLM) -> Program:
+    program = Program(folder, server.url)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 def everything(terminal: Terminal) -> str:
@@ -41,8 +41,8 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
         return reply("I did.") if asked.turns[-1][0] == "tool" else reply(call("run_shell", command=command))
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.line("go on")
             await terminal.shows("y yes")
             await terminal.has_shown("│ touch last")
@@ -80,22 +80,22 @@ async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp
         return reply("I did.") if last else reply(call("run_shell", command="touch first\ntouch second"))
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, program=(sys.executable, "-c", SLOW_PAINTER)) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program, command=(sys.executable, "-c", SLOW_PAINTER)) as terminal:
             await terminal.line("go on")
             await terminal.shows("y yes")
             assert "│ touch second" not in terminal.rows()
             await asyncio.sleep(SEEN_S)
             await terminal.line("y")
             await terminal.shows("Not answered: the request came while you typed")
-            (desk.repo / "go on").touch()
+            (program.repo / "go on").touch()
             await terminal.has_shown("│ touch second")
-            assert not (desk.repo / "first").exists()
+            assert not (program.repo / "first").exists()
             terminal.keys("\x15")
             await asyncio.sleep(SEEN_S)
             await terminal.line("y")
             await terminal.has_shown("I did.")
-            assert (desk.repo / "second").exists()
+            assert (program.repo / "second").exists()
 
 
 @pytest.mark.slow
@@ -108,9 +108,9 @@ async def test_SEC_083_a_copied_request_in_output_stands_behind_the_gutter(tmp_p
         return reply(call("read_file", path="copy.txt"), call("grep", pattern="y yes"))
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        (desk.repo / "copy.txt").write_text(copy)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        (program.repo / "copy.txt").write_text(copy)
+        async with on_terminal(program) as terminal:
             await terminal.line("go on")
             await terminal.shows("That is all.")
             terminal.keys("\x0f")
@@ -136,8 +136,8 @@ async def test_SEC_083_a_copied_request_in_output_stands_behind_the_gutter(tmp_p
 )
 async def test_SEC_084_where_a_link_goes_is_printed(tmp_path: Path, text: str) -> None:
     async with FakeLLM([reply(f"{text}\n\nEND")]) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.line("go on")
             await terminal.has_shown("END", "done")
             assert "good.example" in everything(terminal)
@@ -156,8 +156,8 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
         return reply(call("run_shell", command=f"touch {name}"))
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"the {name} &")
@@ -179,8 +179,8 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
             await terminal.shows("▸ request 2 (task 3) high run_shell touch second")
             await terminal.line("y")
             await terminal.has_shown("task 3 the second: done")
-            assert not (desk.repo / "first").exists()
-            assert (desk.repo / "second").exists()
+            assert not (program.repo / "first").exists()
+            assert (program.repo / "second").exists()
 
 
 BROKEN = """
@@ -204,16 +204,16 @@ async def test_REL_060_an_error_of_the_screen_gives_the_terminal_back_and_names_
     tmp_path: Path,
 ) -> None:
     async with FakeLLM([reply("Hello."), reply("Again.")]) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, program=(sys.executable, "-c", BROKEN)) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program, command=(sys.executable, "-c", BROKEN)) as terminal:
             await terminal.line("hello")
             await terminal.shows("Hello.", "done")
-            (desk.repo / "boom").write_text("")
+            (program.repo / "boom").write_text("")
             terminal.keys("x\x7f\x0c")
             assert await terminal.exit_code() not in (0, None)
             assert terminal.is_restored()
             assert b"\x1b[?2004l" in terminal.output.rpartition(b"\x1b[?2004h")[2]
             await terminal.has_shown("the footer is broken", "resume with: buddy resume ")
-        (desk.repo / "boom").unlink()
-        async with on_terminal(desk, "-c") as terminal:
+        (program.repo / "boom").unlink()
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("Hello.")

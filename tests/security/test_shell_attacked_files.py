@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.shell.scripts import script_digests
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
+def project(tmp_path: Path) -> ShellProject:
     """A workspace whose folder `leak` holds a link to a key outside, under the name of an ordinary file."""
-    made = make_desk(tmp_path)
+    made = shell_project(tmp_path)
     (made.home / ".ssh").mkdir(parents=True, exist_ok=True)
     (made.home / ".ssh" / "id_rsa").write_text("KEY\n")
     for folder in ("leak", "plain", "other", "around", "secret"):
@@ -59,8 +59,10 @@ def desk(tmp_path: Path) -> ShellDesk:
         "ls | xargs diff a",
     ],
 )
-def test_ATTACK_F1_a_comparison_with_a_folder_opens_the_file_in_it(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).level == "ask"
+def test_ATTACK_F1_a_comparison_with_a_folder_opens_the_file_in_it(
+    project: ShellProject, command: str
+) -> None:
+    assert project.analyse(command).level == "ask"
 
 
 @pytest.mark.parametrize(
@@ -76,34 +78,36 @@ def test_ATTACK_F1_a_comparison_with_a_folder_opens_the_file_in_it(desk: ShellDe
         "grep -R x plain",
     ],
 )
-def test_ATTACK_F1_ordinary_comparisons_are_not_asked_about(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).level == "core"
+def test_ATTACK_F1_ordinary_comparisons_are_not_asked_about(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).level == "core"
 
 
-def test_ATTACK_F1_folders_in_a_circle_of_links_are_looked_through_once(desk: ShellDesk) -> None:
-    (desk.root / "plain" / "up").symlink_to("../plain")
-    (desk.root / "plain" / "top").symlink_to("..")
+def test_ATTACK_F1_folders_in_a_circle_of_links_are_looked_through_once(project: ShellProject) -> None:
+    (project.root / "plain" / "up").symlink_to("../plain")
+    (project.root / "plain" / "top").symlink_to("..")
 
-    assert desk.analyse("diff -r plain src").level == "ask"  # through `top` it reaches `leak`
+    assert project.analyse("diff -r plain src").level == "ask"  # through `top` it reaches `leak`
 
 
 @pytest.mark.parametrize("program", ["md5sum", "sha1sum", "sha256sum", "sha512sum", "b2sum", "shasum"])
 @pytest.mark.parametrize("option", ["-c", "--check", "-wc"])
-def test_ATTACK_F9_a_list_of_sums_names_files_to_open(desk: ShellDesk, program: str, option: str) -> None:
-    assert desk.analyse(f"{program} {option} a").level == "ask"
-    assert desk.analyse(f"{program} a").level == "core"
+def test_ATTACK_F9_a_list_of_sums_names_files_to_open(
+    project: ShellProject, program: str, option: str
+) -> None:
+    assert project.analyse(f"{program} {option} a").level == "ask"
+    assert project.analyse(f"{program} a").level == "core"
 
 
 @pytest.mark.parametrize("option", ["-f", "-d", "-i", "-A", "--fqdn", "--domain", "--ip-address"])
-def test_ATTACK_a_full_host_name_may_be_asked_of_the_network(desk: ShellDesk, option: str) -> None:
-    assert desk.analyse(f"hostname {option}").level == "ask"
-    assert desk.analyse("hostname -s").level == "core"
+def test_ATTACK_a_full_host_name_may_be_asked_of_the_network(project: ShellProject, option: str) -> None:
+    assert project.analyse(f"hostname {option}").level == "ask"
+    assert project.analyse("hostname -s").level == "core"
 
 
 @pytest.mark.parametrize("command", ["cat$IFS./f", "$x/y", "./a$x b", "python3 $x.py", "sh ./$x"])
 def test_a_script_whose_name_only_the_shell_knows_is_judged_without_content(
-    desk: ShellDesk, command: str
+    project: ShellProject, command: str
 ) -> None:
-    analysis = desk.analyse(command)
+    analysis = project.analyse(command)
     assert analysis.level == "ask"
-    assert script_digests(analysis, desk.boundary) == ((),)
+    assert script_digests(analysis, project.boundary) == ((),)

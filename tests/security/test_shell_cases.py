@@ -7,125 +7,125 @@ import time
 import pytest
 
 from buddy.safety.shell.context import CommandPlace
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    made = make_desk(tmp_path_factory.mktemp("desk"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    made = shell_project(tmp_path_factory.mktemp("project"))
     made.git("init", "-q", ".")
     return made
 
 
-def test_SEC_001_each_part_of_a_list_must_only_read(desk: ShellDesk) -> None:
-    assert desk.reason("echo hi && touch OWNED") == "touch is not known to only read"
+def test_SEC_001_each_part_of_a_list_must_only_read(project: ShellProject) -> None:
+    assert project.reason("echo hi && touch OWNED") == "touch is not known to only read"
 
 
-def test_SEC_003_a_line_continuation_inside_a_word_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("find . -ex\\\nec touch OWNED \\;") == "a line continuation inside a word"
+def test_SEC_003_a_line_continuation_inside_a_word_is_asked(project: ShellProject) -> None:
+    assert project.reason("find . -ex\\\nec touch OWNED \\;") == "a line continuation inside a word"
 
 
-def test_SEC_004_backticks_are_asked(desk: ShellDesk) -> None:
-    assert desk.reason("grep x `touch OWNED`") == "a command substitution"
+def test_SEC_004_backticks_are_asked(project: ShellProject) -> None:
+    assert project.reason("grep x `touch OWNED`") == "a command substitution"
 
 
-def test_SEC_005_a_here_document_that_expands_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("cat <<X\n$(touch OWNED)\nX") == "a here-document with expansions"
+def test_SEC_005_a_here_document_that_expands_is_asked(project: ShellProject) -> None:
+    assert project.reason("cat <<X\n$(touch OWNED)\nX") == "a here-document with expansions"
 
 
-def test_SEC_006_a_quoted_here_document_is_inert(desk: ShellDesk) -> None:
-    assert desk.analyse("cat <<'X'\n$(touch OWNED)\nX").read_only
+def test_SEC_006_a_quoted_here_document_is_inert(project: ShellProject) -> None:
+    assert project.analyse("cat <<'X'\n$(touch OWNED)\nX").read_only
 
 
-def test_SEC_007_a_gnu_abbreviation_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("sort --ou=OWNED f") == "sort --ou=OWNED is not known to only read"
+def test_SEC_007_a_gnu_abbreviation_is_asked(project: ShellProject) -> None:
+    assert project.reason("sort --ou=OWNED f") == "sort --ou=OWNED is not known to only read"
 
 
-def test_SEC_008_a_second_operand_of_uniq_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("uniq f OWNED") == "uniq with 2 operands is not known to only read"
+def test_SEC_008_a_second_operand_of_uniq_is_asked(project: ShellProject) -> None:
+    assert project.reason("uniq f OWNED") == "uniq with 2 operands is not known to only read"
 
 
-def test_SEC_009_a_preprocessor_for_ripgrep_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("rg --pre=./x p") == "rg --pre=./x is not known to only read"
+def test_SEC_009_a_preprocessor_for_ripgrep_is_asked(project: ShellProject) -> None:
+    assert project.reason("rg --pre=./x p") == "rg --pre=./x is not known to only read"
 
 
-def test_SEC_010_a_sed_program_that_writes_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("sed -n '1w OWNED' f") == "the sed command w is not known to only print"
+def test_SEC_010_a_sed_program_that_writes_is_asked(project: ShellProject) -> None:
+    assert project.reason("sed -n '1w OWNED' f") == "the sed command w is not known to only print"
 
 
-def test_SEC_011_a_sed_program_that_executes_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("sed 's/a/b/e' f") == "a sed program with an odd e after a command"
+def test_SEC_011_a_sed_program_that_executes_is_asked(project: ShellProject) -> None:
+    assert project.reason("sed 's/a/b/e' f") == "a sed program with an odd e after a command"
 
 
-def test_SEC_012_an_awk_program_that_writes_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("awk '{print > $1}' f") == "awk > may write or start something"
+def test_SEC_012_an_awk_program_that_writes_is_asked(project: ShellProject) -> None:
+    assert project.reason("awk '{print > $1}' f") == "awk > may write or start something"
 
 
-def test_SEC_013_git_with_a_configuration_of_its_own_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("git -c core.pager=./x log") == "git -c is not known to only read"
+def test_SEC_013_git_with_a_configuration_of_its_own_is_asked(project: ShellProject) -> None:
+    assert project.reason("git -c core.pager=./x log") == "git -c is not known to only read"
 
 
-def test_SEC_014_git_writing_a_file_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("git diff --output OWNED") == "git diff --output is not known to only read"
+def test_SEC_014_git_writing_a_file_is_asked(project: ShellProject) -> None:
+    assert project.reason("git diff --output OWNED") == "git diff --output is not known to only read"
 
 
-def test_SEC_015_making_a_branch_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("git branch feature-x") == "git branch with a name makes a branch"
+def test_SEC_015_making_a_branch_is_asked(project: ShellProject) -> None:
+    assert project.reason("git branch feature-x") == "git branch with a name makes a branch"
 
 
-def test_SEC_017_a_variable_for_the_loader_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("LD_AUDIT=./x.so ls") == "it sets LD_AUDIT"
+def test_SEC_017_a_variable_for_the_loader_is_asked(project: ShellProject) -> None:
+    assert project.reason("LD_AUDIT=./x.so ls") == "it sets LD_AUDIT"
 
 
-def test_SEC_020_words_split_by_a_variable_are_asked(desk: ShellDesk) -> None:
-    assert desk.reason("cat$IFS./f") == "the value of $IFS is not known"
+def test_SEC_020_words_split_by_a_variable_are_asked(project: ShellProject) -> None:
+    assert project.reason("cat$IFS./f") == "the value of $IFS is not known"
 
 
-def test_SEC_021_an_expansion_that_executes_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("echo ${v@P}") == "a parameter expansion"
+def test_SEC_021_an_expansion_that_executes_is_asked(project: ShellProject) -> None:
+    assert project.reason("echo ${v@P}") == "a parameter expansion"
 
 
-def test_SEC_022_a_subscript_is_asked(desk: ShellDesk) -> None:
+def test_SEC_022_a_subscript_is_asked(project: ShellProject) -> None:
     assert (
-        desk.reason("[[ -v 'a[$(touch OWNED)]' ]]")
+        project.reason("[[ -v 'a[$(touch OWNED)]' ]]")
         == "a [[ ]] test: buddy can't tell what it does, so it asks"
     )
 
 
-def test_SEC_024_time_with_an_output_file_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("time -o OWNED ls") == "time -o"
+def test_SEC_024_time_with_an_output_file_is_asked(project: ShellProject) -> None:
+    assert project.reason("time -o OWNED ls") == "time -o"
 
 
-def test_SEC_025_opening_for_reading_and_writing_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("ls 9<>OWNED") == "the grammar finds a syntax error"
+def test_SEC_025_opening_for_reading_and_writing_is_asked(project: ShellProject) -> None:
+    assert project.reason("ls 9<>OWNED") == "the grammar finds a syntax error"
 
 
-def test_SEC_016_asking_for_the_current_branch_runs(desk: ShellDesk) -> None:
-    assert desk.analyse("git branch --show-current").read_only
+def test_SEC_016_asking_for_the_current_branch_runs(project: ShellProject) -> None:
+    assert project.analyse("git branch --show-current").read_only
 
 
-def test_SEC_018_a_harmless_assignment_runs(desk: ShellDesk) -> None:
-    assert desk.analyse("LC_ALL=C sort f").read_only
+def test_SEC_018_a_harmless_assignment_runs(project: ShellProject) -> None:
+    assert project.analyse("LC_ALL=C sort f").read_only
 
 
-def test_SEC_019_leaving_the_workspace_is_asked(desk: ShellDesk) -> None:
+def test_SEC_019_leaving_the_workspace_is_asked(project: ShellProject) -> None:
     assert (
-        desk.reason("cd ../other && git status")
-        == f"it changes to {desk.root.parent}/other, outside the workspace"
+        project.reason("cd ../other && git status")
+        == f"it changes to {project.root.parent}/other, outside the workspace"
     )
 
 
-def test_SEC_023_xargs_with_a_shell_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("xargs -I{} sh -c {} < f").startswith("xargs takes words that are not known")
+def test_SEC_023_xargs_with_a_shell_is_asked(project: ShellProject) -> None:
+    assert project.reason("xargs -I{} sh -c {} < f").startswith("xargs takes words that are not known")
 
 
-def test_SEC_026_output_to_nowhere_runs(desk: ShellDesk) -> None:
-    assert desk.analyse("ls > /dev/null 2>&1").read_only
+def test_SEC_026_output_to_nowhere_runs(project: ShellProject) -> None:
+    assert project.analyse("ls > /dev/null 2>&1").read_only
 
 
-def test_SEC_027_a_command_of_ten_thousand_characters_is_asked_at_once(desk: ShellDesk) -> None:
+def test_SEC_027_a_command_of_ten_thousand_characters_is_asked_at_once(project: ShellProject) -> None:
     began = time.perf_counter()
-    analysis = desk.analyse("ls " + "a" * 9998)
+    analysis = project.analyse("ls " + "a" * 9998)
     seconds = time.perf_counter() - began
 
     assert (analysis.level, analysis.parsed) == ("ask", False)
@@ -134,14 +134,14 @@ def test_SEC_027_a_command_of_ten_thousand_characters_is_asked_at_once(desk: She
 
 
 @pytest.mark.parametrize("times", [1300, 20_000])
-def test_SEC_028_what_takes_the_grammar_seconds_never_reaches_it(desk: ShellDesk, times: int) -> None:
-    analysis = desk.analyse("a=( " * times)
+def test_SEC_028_what_takes_the_grammar_seconds_never_reaches_it(project: ShellProject, times: int) -> None:
+    analysis = project.analyse("a=( " * times)
 
     assert analysis.level == "ask"
 
 
-def test_SEC_029_quoted_text_is_inert(desk: ShellDesk) -> None:
-    analysis = desk.analyse("echo 'rm -rf /'")
+def test_SEC_029_quoted_text_is_inert(project: ShellProject) -> None:
+    analysis = project.analyse("echo 'rm -rf /'")
 
     assert (analysis.read_only, analysis.catastrophic) == (True, "")
 
@@ -149,8 +149,10 @@ def test_SEC_029_quoted_text_is_inert(desk: ShellDesk) -> None:
 @pytest.mark.parametrize(
     "command", ["ls 'a", 'ls "a', "ls &&", "ls | ", "ls <<E\nx", "&& ls", "ls >", "ls ;;", "ls )", ""]
 )
-def test_SEC_030_what_does_not_parse_is_asked_and_shown_as_unparsed(desk: ShellDesk, command: str) -> None:
-    analysis = desk.analyse(command)
+def test_SEC_030_what_does_not_parse_is_asked_and_shown_as_unparsed(
+    project: ShellProject, command: str
+) -> None:
+    analysis = project.analyse(command)
 
     assert analysis.level == "ask"
     assert analysis.reason
@@ -169,27 +171,29 @@ def test_SEC_030_what_does_not_parse_is_asked_and_shown_as_unparsed(desk: ShellD
         ("ls\x7f", "U+007F"),
     ],
 )
-def test_invisible_characters_are_refused_before_parsing(desk: ShellDesk, command: str, shown: str) -> None:
-    analysis = desk.analyse(command)
+def test_invisible_characters_are_refused_before_parsing(
+    project: ShellProject, command: str, shown: str
+) -> None:
+    analysis = project.analyse(command)
 
     assert (analysis.parsed, shown in analysis.reason) == (False, True)
 
 
-def test_a_program_of_the_workspace_never_passes_for_a_trusted_one(desk: ShellDesk) -> None:
-    fake = desk.root / "bin" / "ls"
+def test_a_program_of_the_workspace_never_passes_for_a_trusted_one(project: ShellProject) -> None:
+    fake = project.root / "bin" / "ls"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\n")
     fake.chmod(0o755)
 
-    first = desk.analyser.analyse("ls", CommandPlace(desk.boundary, f"{fake.parent}:/usr/bin:/bin"))
-    relative = desk.analyser.analyse("ls", CommandPlace(desk.boundary, "bin:/usr/bin"))
-    last = desk.analyser.analyse("ls", CommandPlace(desk.boundary, f"/usr/bin:/bin:{fake.parent}"))
+    first = project.analyser.analyse("ls", CommandPlace(project.boundary, f"{fake.parent}:/usr/bin:/bin"))
+    relative = project.analyser.analyse("ls", CommandPlace(project.boundary, "bin:/usr/bin"))
+    last = project.analyser.analyse("ls", CommandPlace(project.boundary, f"/usr/bin:/bin:{fake.parent}"))
 
     assert first.reason == f"ls would be the workspace's own {fake}"
     assert relative.reason == f"ls would be the workspace's own {fake}"
     assert last.read_only
 
 
-def test_more_than_twenty_commands_are_asked(desk: ShellDesk) -> None:
-    assert desk.analyse("; ".join(["ls"] * 20)).read_only
-    assert desk.reason("; ".join(["ls"] * 21)) == "more than 20 commands"
+def test_more_than_twenty_commands_are_asked(project: ShellProject) -> None:
+    assert project.analyse("; ".join(["ls"] * 20)).read_only
+    assert project.reason("; ".join(["ls"] * 21)) == "more than 20 commands"

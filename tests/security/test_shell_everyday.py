@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.shell.result import Level
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 COMMANDS = (Path(__file__).parent / "everyday_commands.txt").read_text().splitlines()
 AT_MOST_ASKED = 0.05
@@ -33,8 +33,8 @@ ASKED: dict[str, Level] = {
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    made = make_desk(tmp_path_factory.mktemp("desk"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    made = shell_project(tmp_path_factory.mktemp("project"))
     for path in sorted(made.root.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     for name, text in FILES.items():
@@ -46,15 +46,15 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
     return made
 
 
-def test_at_most_five_in_a_hundred_everyday_commands_are_asked_about(desk: ShellDesk) -> None:
-    levels = {command: desk.analyse(command).level for command in COMMANDS}
+def test_at_most_five_in_a_hundred_everyday_commands_are_asked_about(project: ShellProject) -> None:
+    levels = {command: project.analyse(command).level for command in COMMANDS}
     asked = {command: level for command, level in levels.items() if level != "core"}
 
     assert len(COMMANDS) >= 200
     assert len(asked) <= AT_MOST_ASKED * len(COMMANDS), asked
 
 
-def test_what_is_asked_about_is_known(desk: ShellDesk) -> None:
-    levels = {command: desk.analyse(command).level for command in COMMANDS}
+def test_what_is_asked_about_is_known(project: ShellProject) -> None:
+    levels = {command: project.analyse(command).level for command in COMMANDS}
 
     assert {command: level for command, level in levels.items() if level != "core"} == ASKED

@@ -8,7 +8,7 @@ import pytest
 
 from buddy.safety.shell import secret_search as walk
 from buddy.safety.shell.context import expression_names_secret, glob_expression, pattern_names_secret
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 READS = r"""
 grep -V
@@ -266,34 +266,34 @@ cd $OLDPWD
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
-def test_what_only_reads_runs_without_a_question(desk: ShellDesk) -> None:
+def test_what_only_reads_runs_without_a_question(project: ShellProject) -> None:
     lines = lines_of(READS)
 
-    assert {line: desk.reason(line) for line in lines if not desk.analyse(line).read_only} == {}
+    assert {line: project.reason(line) for line in lines if not project.analyse(line).read_only} == {}
 
 
-def test_what_may_do_more_is_asked_about(desk: ShellDesk) -> None:
-    assert desk.allowed(ASKS) == []
+def test_what_may_do_more_is_asked_about(project: ShellProject) -> None:
+    assert project.allowed(ASKS) == []
 
 
-def test_following_links_out_of_the_workspace_is_asked(desk: ShellDesk) -> None:
-    (desk.root / "src" / "link").symlink_to(desk.home / ".ssh")
+def test_following_links_out_of_the_workspace_is_asked(project: ShellProject) -> None:
+    (project.root / "src" / "link").symlink_to(project.home / ".ssh")
     following = ["grep -R x .", "rg -L x", "fd -L x src", "find -L . -name x", "ls -RL src", "du -L src"]
     following += ["diff -r src build", "find . -follow", "find src -exec cat {} +", "find src | xargs cat"]
     following += ["find . -type f -o -name l | xargs cat", "cat src/link/id_rsa"]
     staying = ["grep -r x .", "rg x", "ls -R src", "find . -name x", "find src -type f -exec cat {} +"]
     staying += ["find src -type f | xargs cat"]
 
-    assert [line for line in following if desk.analyse(line).read_only] == []
-    assert desk.reason(following[0]) == "it looks outside the workspace: src/link → ~/.ssh"
-    assert [line for line in staying if not desk.analyse(line).read_only] == []
+    assert [line for line in following if project.analyse(line).read_only] == []
+    assert project.reason(following[0]) == "it looks outside the workspace: src/link → ~/.ssh"
+    assert [line for line in staying if not project.analyse(line).read_only] == []
 
 
-def test_searching_for_secrets_where_secret_files_lie_is_asked(desk: ShellDesk) -> None:
+def test_searching_for_secrets_where_secret_files_lie_is_asked(project: ShellProject) -> None:
     hunting = [
         "grep -ri password .",
         "grep -r '' .",
@@ -326,74 +326,74 @@ def test_searching_for_secrets_where_secret_files_lie_is_asked(desk: ShellDesk) 
         "git ls-files | xargs cat",
     ]
 
-    assert [line for line in hunting + dumping if desk.analyse(line).read_only] == []
-    assert [line for line in plain if not desk.analyse(line).read_only] == []
-    (desk.root / ".env").unlink()  # it may be there when the command runs
-    assert [line for line in hunting + dumping if desk.analyse(line).read_only] == []
-    assert [line for line in plain if not desk.analyse(line).read_only] == []
+    assert [line for line in hunting + dumping if project.analyse(line).read_only] == []
+    assert [line for line in plain if not project.analyse(line).read_only] == []
+    (project.root / ".env").unlink()  # it may be there when the command runs
+    assert [line for line in hunting + dumping if project.analyse(line).read_only] == []
+    assert [line for line in plain if not project.analyse(line).read_only] == []
 
 
-def test_the_parent_that_older_shells_match_is_only_named_by_ls_d(desk: ShellDesk) -> None:
-    assert desk.reason("ls -d .*") == ""
-    assert desk.reason("ls .*") == f"it looks outside the workspace: {desk.root.parent}"
+def test_the_parent_that_older_shells_match_is_only_named_by_ls_d(project: ShellProject) -> None:
+    assert project.reason("ls -d .*") == ""
+    assert project.reason("ls .*") == f"it looks outside the workspace: {project.root.parent}"
 
 
-def test_names_that_xargs_would_split_are_judged_in_pieces(desk: ShellDesk) -> None:
+def test_names_that_xargs_would_split_are_judged_in_pieces(project: ShellProject) -> None:
     command = "find docs src -type f | xargs cat"
-    assert desk.analyse(command).read_only  # docs/one two.md: two.md is a harmless name
+    assert project.analyse(command).read_only  # docs/one two.md: two.md is a harmless name
 
-    (desk.root / "src" / "x id_rsa").write_text("")
-    assert desk.reason(command).startswith("it reads id_rsa: ")
-    assert desk.analyse("find docs src -type f -print0 | xargs -0 cat").read_only
-    assert desk.analyse("find docs src -type f | xargs -d '\\n' cat").read_only
-    assert desk.analyse("find . -type f | xargs ls").read_only
-    (desk.root / "src" / "x id_rsa").unlink()
+    (project.root / "src" / "x id_rsa").write_text("")
+    assert project.reason(command).startswith("it reads id_rsa: ")
+    assert project.analyse("find docs src -type f -print0 | xargs -0 cat").read_only
+    assert project.analyse("find docs src -type f | xargs -d '\\n' cat").read_only
+    assert project.analyse("find . -type f | xargs ls").read_only
+    (project.root / "src" / "x id_rsa").unlink()
 
-    (desk.root / "src" / "x ..").mkdir()
-    (desk.root / "src" / "x .." / "other").write_text("")
-    assert desk.reason(command) == "it looks outside the workspace: ../other" or "outside" in desk.reason(
+    (project.root / "src" / "x ..").mkdir()
+    (project.root / "src" / "x .." / "other").write_text("")
+    assert project.reason(
         command
-    )
-    (desk.root / "src" / "x .." / "other").unlink()
-    (desk.root / "src" / "x ..").rmdir()
+    ) == "it looks outside the workspace: ../other" or "outside" in project.reason(command)
+    (project.root / "src" / "x .." / "other").unlink()
+    (project.root / "src" / "x ..").rmdir()
 
-    (desk.root / "src" / "it's one").write_text("")
-    assert desk.reason(command) == 'quotes in the name "it\'s one" would be taken away'
+    (project.root / "src" / "it's one").write_text("")
+    assert project.reason(command) == 'quotes in the name "it\'s one" would be taken away'
 
 
-def test_too_many_files_to_look_through_are_asked(desk: ShellDesk) -> None:
-    folder = desk.root / "build"
+def test_too_many_files_to_look_through_are_asked(project: ShellProject) -> None:
+    folder = project.root / "build"
     for number in range(walk.MAX_ENTRIES):
         (folder / str(number)).touch()
 
-    assert desk.reason("grep -R x .") == "there are too many files to see where all of them lead"
+    assert project.reason("grep -R x .") == "there are too many files to see where all of them lead"
 
 
-def test_a_folder_that_is_no_folder_is_passed_over(desk: ShellDesk) -> None:
-    assert desk.reason("grep -R x a nosuch") == ""
+def test_a_folder_that_is_no_folder_is_passed_over(project: ShellProject) -> None:
+    assert project.reason("grep -R x a nosuch") == ""
 
 
 def test_tools_that_start_another_version_of_themselves_are_asked_where_a_file_names_it(
-    desk: ShellDesk,
+    project: ShellProject,
 ) -> None:
-    assert desk.analyse("cargo --version").read_only
-    assert desk.analyse("yarn --version").read_only
-    (desk.root / "package.json").write_text('{"package\\u004danager": "yarn@9"}')
-    assert not desk.analyse("yarn --version").read_only
-    (desk.root / "package.json").write_text('{"packageManager": "pnpm@9"}')
-    assert not desk.analyse("pnpm -v").read_only
-    (desk.root / "package.json").write_text(" " * 200_001)
-    assert not desk.analyse("pnpm -v").read_only
-    (desk.root / "package.json").unlink()
-    (desk.root / "package.json").mkdir()
-    assert not desk.analyse("pnpm -v").read_only
-    (desk.root / "rust-toolchain.toml").write_text("")
+    assert project.analyse("cargo --version").read_only
+    assert project.analyse("yarn --version").read_only
+    (project.root / "package.json").write_text('{"package\\u004danager": "yarn@9"}')
+    assert not project.analyse("yarn --version").read_only
+    (project.root / "package.json").write_text('{"packageManager": "pnpm@9"}')
+    assert not project.analyse("pnpm -v").read_only
+    (project.root / "package.json").write_text(" " * 200_001)
+    assert not project.analyse("pnpm -v").read_only
+    (project.root / "package.json").unlink()
+    (project.root / "package.json").mkdir()
+    assert not project.analyse("pnpm -v").read_only
+    (project.root / "rust-toolchain.toml").write_text("")
 
-    assert not desk.analyse("cargo --version").read_only
-    assert not desk.analyse("cd src && rustc -V").read_only
-    assert not desk.analyse("cargo -q --version").read_only
-    assert not desk.analyse("unknown --version").read_only
-    assert not desk.analyse("cat -version").read_only
+    assert not project.analyse("cargo --version").read_only
+    assert not project.analyse("cd src && rustc -V").read_only
+    assert not project.analyse("cargo -q --version").read_only
+    assert not project.analyse("unknown --version").read_only
+    assert not project.analyse("cat -version").read_only
 
 
 def test_patterns_for_secrets_are_told_from_ordinary_ones() -> None:
@@ -423,15 +423,15 @@ def test_patterns_for_secrets_are_told_from_ordinary_ones() -> None:
     assert glob_expression("a?[!b-c]*.").pattern == r"a.[^b-c].*\."
 
 
-def test_npm_is_asked_about_where_the_project_configures_it(desk: ShellDesk) -> None:
-    assert desk.analyse("npm ls").read_only
-    (desk.root / ".npmrc").write_text("onload-script=./x.js\n")
+def test_npm_is_asked_about_where_the_project_configures_it(project: ShellProject) -> None:
+    assert project.analyse("npm ls").read_only
+    (project.root / ".npmrc").write_text("onload-script=./x.js\n")
 
-    assert desk.reason("cd src && npm ls") == "npm reads the project's .npmrc, which may start programs"
+    assert project.reason("cd src && npm ls") == "npm reads the project's .npmrc, which may start programs"
 
 
-def test_rustc_is_asked_about_where_the_project_names_another_one(desk: ShellDesk) -> None:
-    assert desk.analyse("rustc -vV").read_only
-    (desk.root / "rust-toolchain").write_text("x")
+def test_rustc_is_asked_about_where_the_project_names_another_one(project: ShellProject) -> None:
+    assert project.analyse("rustc -vV").read_only
+    (project.root / "rust-toolchain").write_text("x")
 
-    assert desk.reason("rustc -vV") == "rustup may first install what rust-toolchain names"
+    assert project.reason("rustc -vV") == "rustup may first install what rust-toolchain names"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 LISTS = Path(__file__).with_name("commands")
 FILES = {
@@ -43,20 +43,20 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    desk = make_desk(tmp_path_factory.mktemp("review"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    project = shell_project(tmp_path_factory.mktemp("review"))
     for name, text in FILES.items():
-        path = desk.root / name
+        path = project.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     for name in ("scripts/run.sh", "node_modules/.bin/jest"):
-        (desk.root / name).chmod(0o755)
-    (desk.root / "sub" / "envlink").symlink_to("../.env")
-    (desk.root / "link").symlink_to("/etc/passwd")
-    desk.git("init", "-q")
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "one")
-    return desk
+        (project.root / name).chmod(0o755)
+    (project.root / "sub" / "envlink").symlink_to("../.env")
+    (project.root / "link").symlink_to("/etc/passwd")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    return project
 
 
 def commands(name: str) -> list[str]:
@@ -64,12 +64,12 @@ def commands(name: str) -> list[str]:
     return [line.replace("⏎", "\n") for line in lines if line and not line.startswith("##")]
 
 
-def test_everything_that_may_do_harm_is_asked_about(desk: ShellDesk) -> None:
-    assert [line for line in commands("asked_about.txt") if desk.analyse(line).read_only] == []
+def test_everything_that_may_do_harm_is_asked_about(project: ShellProject) -> None:
+    assert [line for line in commands("asked_about.txt") if project.analyse(line).read_only] == []
 
 
-def test_everyday_reading_runs_at_once(desk: ShellDesk) -> None:
+def test_everyday_reading_runs_at_once(project: ShellProject) -> None:
     for odd in ("-rf", "--output=x", "link", "deploy.key"):  # `*` would take them up, and that is asked about
-        (desk.root / odd).unlink()
+        (project.root / odd).unlink()
     lines = commands("run_at_once.txt")
-    assert {line: desk.reason(line) for line in lines if not desk.analyse(line).read_only} == {}
+    assert {line: project.reason(line) for line in lines if not project.analyse(line).read_only} == {}

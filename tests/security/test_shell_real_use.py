@@ -18,18 +18,18 @@ from buddy.safety.policy.rules import RuleSet
 from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.context import CommandPlace
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    made = make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    made = shell_project(tmp_path)
     made.git("init", "-q", "-b", "main", ".")
     return made
 
 
-def _levels(desk: ShellDesk, *commands: str) -> set[str]:
-    return {desk.analyse(command).level for command in commands}
+def _levels(project: ShellProject, *commands: str) -> set[str]:
+    return {project.analyse(command).level for command in commands}
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def _levels(desk: ShellDesk, *commands: str) -> set[str]:
         "[ $EDITOR ]",
     ],
 )
-def test_RU_C1_an_unquoted_unknown_variable_asks(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).level == "ask"
+def test_RU_C1_an_unquoted_unknown_variable_asks(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).level == "ask"
 
 
-def test_RU_C1_quoted_words_in_short_tests_stay_wide_and_numbers_known(desk: ShellDesk) -> None:
-    assert desk.analyse('cat f | while read -r n; do [ -e "$n" ]; done').level == "wide"
-    assert desk.analyse("ls | while read -r n; do printf '%s\\n' \"$n\"; done").level == "wide"
-    assert desk.analyse('echo "$LANG"').level == "wide"
-    assert desk.analyse('ls; echo "exit: $?"').level == "core"
-    assert desk.analyse("echo $((1 + 2)) $HOME").level == "core"
+def test_RU_C1_quoted_words_in_short_tests_stay_wide_and_numbers_known(project: ShellProject) -> None:
+    assert project.analyse('cat f | while read -r n; do [ -e "$n" ]; done').level == "wide"
+    assert project.analyse("ls | while read -r n; do printf '%s\\n' \"$n\"; done").level == "wide"
+    assert project.analyse('echo "$LANG"').level == "wide"
+    assert project.analyse('ls; echo "exit: $?"').level == "core"
+    assert project.analyse("echo $((1 + 2)) $HOME").level == "core"
 
 
 @pytest.mark.parametrize(
@@ -90,37 +90,37 @@ def test_RU_C1_quoted_words_in_short_tests_stay_wide_and_numbers_known(desk: She
         "cd $PWD/l/.. && ls",
     ],
 )
-def test_RU_C2_cd_behind_a_link_asks(desk: ShellDesk, command: str) -> None:
-    (desk.root / "1/2/3/4/5/6/7/8").mkdir(parents=True)
-    (desk.root / "l").symlink_to("1/2/3/4/5/6/7/8")
-    assert desk.analyse(command).level == "ask"
+def test_RU_C2_cd_behind_a_link_asks(project: ShellProject, command: str) -> None:
+    (project.root / "1/2/3/4/5/6/7/8").mkdir(parents=True)
+    (project.root / "l").symlink_to("1/2/3/4/5/6/7/8")
+    assert project.analyse(command).level == "ask"
 
 
-def test_RU_C2_a_plain_folder_is_followed(desk: ShellDesk) -> None:
-    assert _levels(desk, "cd src && ls", "cd ./src && ls", "cd src/sub && cat deep.py") == {"core"}
-    assert desk.analyse("cd src/sub/.. && ls").level == "wide"
+def test_RU_C2_a_plain_folder_is_followed(project: ShellProject) -> None:
+    assert _levels(project, "cd src && ls", "cd ./src && ls", "cd src/sub && cat deep.py") == {"core"}
+    assert project.analyse("cd src/sub/.. && ls").level == "wide"
 
 
-def test_RU_H1_an_empty_git_folder_hides_no_repository(desk: ShellDesk) -> None:
-    desk.git("config", "filter.x.clean", "touch OWNED; cat")
+def test_RU_H1_an_empty_git_folder_hides_no_repository(project: ShellProject) -> None:
+    project.git("config", "filter.x.clean", "touch OWNED; cat")
     for empty in ("sub", "two"):
-        (desk.root / empty / ".git").mkdir(parents=True)
-    (desk.root / "two/.git/HEAD").write_text("nonsense\n")
-    (desk.root / "two/.git/objects").mkdir()
+        (project.root / empty / ".git").mkdir(parents=True)
+    (project.root / "two/.git/HEAD").write_text("nonsense\n")
+    (project.root / "two/.git/objects").mkdir()
 
     for command in ("git -C sub status", "cd sub && git diff", "cd two && git diff", "git -C two log"):
-        assert "filter.x.clean" in desk.reason(command), command
-    assert repository_around(str(desk.root / "sub")) == (str(desk.root), str(desk.root / ".git"))
-    assert [top for top, _ in find_git_folders(str(desk.root / "two"))] == [
-        str(desk.root / "two"),
-        str(desk.root),
+        assert "filter.x.clean" in project.reason(command), command
+    assert repository_around(str(project.root / "sub")) == (str(project.root), str(project.root / ".git"))
+    assert [top for top, _ in find_git_folders(str(project.root / "two"))] == [
+        str(project.root / "two"),
+        str(project.root),
     ]
 
 
-def test_RU_H1_git_agrees_about_what_a_repository_is(desk: ShellDesk) -> None:
+def test_RU_H1_git_agrees_about_what_a_repository_is(project: ShellProject) -> None:
     heads = ["ref: refs/heads/main\n", "ref:  refs/heads/x\n", "0" * 40 + "\n", "junk\n", "", "ref: x\n"]
     for number, head in enumerate(heads):
-        folder = desk.root / f"r{number}" / ".git"
+        folder = project.root / f"r{number}" / ".git"
         for part in ("objects", "refs"):
             (folder / part).mkdir(parents=True)
         (folder / "HEAD").write_text(head)
@@ -131,19 +131,19 @@ def test_RU_H1_git_agrees_about_what_a_repository_is(desk: ShellDesk) -> None:
             capture_output=True,
             text=True,
             check=True,
-            env={"PATH": os.environ["PATH"], "HOME": str(desk.home)},
+            env={"PATH": os.environ["PATH"], "HOME": str(project.home)},
         ).stdout.strip()
         folders = [git_dir for _, git_dir in find_git_folders(str(folder.parent))]
         assert real in folders, head
         assert not is_git_folder(str(folder)) or real == str(folder), head
 
 
-def test_RU_H1_a_git_file_and_a_worktree_are_found(desk: ShellDesk) -> None:
-    desk.git("add", "a")
-    desk.git("commit", "-qm", "x")
-    desk.git("worktree", "add", "-q", "tree")
-    desk.git("config", "diff.external", "touch OWNED")
-    assert "diff.external" in desk.reason("git -C tree diff")
+def test_RU_H1_a_git_file_and_a_worktree_are_found(project: ShellProject) -> None:
+    project.git("add", "a")
+    project.git("commit", "-qm", "x")
+    project.git("worktree", "add", "-q", "tree")
+    project.git("config", "diff.external", "touch OWNED")
+    assert "diff.external" in project.reason("git -C tree diff")
 
 
 @pytest.mark.parametrize(
@@ -159,24 +159,24 @@ def test_RU_H1_a_git_file_and_a_worktree_are_found(desk: ShellDesk) -> None:
         'ls libs | while read -r d; do cd "$d"; done',
     ],
 )
-def test_RU_H2_no_folder_name_makes_an_unknown_name_known(desk: ShellDesk, command: str) -> None:
-    (desk.root / "…").mkdir()
-    (desk.root / "libs/sub").mkdir(parents=True)
-    assert desk.analyse(command).level == "ask"
+def test_RU_H2_no_folder_name_makes_an_unknown_name_known(project: ShellProject, command: str) -> None:
+    (project.root / "…").mkdir()
+    (project.root / "libs/sub").mkdir(parents=True)
+    assert project.analyse(command).level == "ask"
 
 
-def test_RU_H3_merge_drivers_and_merging_again_ask(desk: ShellDesk) -> None:
+def test_RU_H3_merge_drivers_and_merging_again_ask(project: ShellProject) -> None:
     for way in ("remerge", "r", "on-parent", "REMERGE"):
-        assert desk.analyse(f"git show --diff-merges={way} HEAD").level == "ask"
-    assert _levels(desk, "git show --remerge-diff", "git log --diff-merges remerge") == {"ask"}
-    assert desk.analyse("git show --diff-merges=first-parent HEAD").level == "core"
-    desk.git("config", "merge.ev.driver", "touch OWNED; exit 0")
-    assert "merge.ev.driver" in desk.reason("git log -p -2")
+        assert project.analyse(f"git show --diff-merges={way} HEAD").level == "ask"
+    assert _levels(project, "git show --remerge-diff", "git log --diff-merges remerge") == {"ask"}
+    assert project.analyse("git show --diff-merges=first-parent HEAD").level == "core"
+    project.git("config", "merge.ev.driver", "touch OWNED; exit 0")
+    assert "merge.ev.driver" in project.reason("git log -p -2")
 
 
-def test_RU_H3_log_diff_merges_of_the_configuration_is_seen(desk: ShellDesk) -> None:
-    desk.git("config", "log.diffMerges", "remerge")
-    assert "log.diffmerges" in desk.reason("git log -m -p -2")
+def test_RU_H3_log_diff_merges_of_the_configuration_is_seen(project: ShellProject) -> None:
+    project.git("config", "log.diffMerges", "remerge")
+    assert "log.diffmerges" in project.reason("git log -m -p -2")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_RU_H3_log_diff_merges_of_the_configuration_is_seen(desk: ShellDesk) -> 
         "for git_config_count in 0; do env -i git log; done",
     ],
 )
-def test_RU_H4_the_hardening_of_git_stays(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).level == "ask"
+def test_RU_H4_the_hardening_of_git_stays(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).level == "ask"
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_RU_H4_the_hardening_of_git_stays(desk: ShellDesk, command: str) -> None
         ("credential.https://example.com.helper", "!touch OWNED"),
     ],
 )
-def test_RU_H4_partial_clones_and_credential_helpers_ask(desk: ShellDesk, key: str, value: str) -> None:
-    desk.git("config", key, value)
-    assert key.rpartition(".")[2].lower() in desk.reason("git show HEAD")
+def test_RU_H4_partial_clones_and_credential_helpers_ask(project: ShellProject, key: str, value: str) -> None:
+    project.git("config", key, value)
+    assert key.rpartition(".")[2].lower() in project.reason("git show HEAD")
 
 
 EXECUTES = """
@@ -257,8 +257,8 @@ def test_RU_H4_ordinary_settings_start_nothing() -> None:
         assert not starts_program(key, value), key
 
 
-def _with_path(desk: ShellDesk, folder: Path) -> CommandPlace:
-    return CommandPlace(desk.boundary, f"{folder}:/usr/bin:/bin")
+def _with_path(project: ShellProject, folder: Path) -> CommandPlace:
+    return CommandPlace(project.boundary, f"{folder}:/usr/bin:/bin")
 
 
 def _program(path: Path, text: str = "\x7fELF") -> None:
@@ -267,17 +267,17 @@ def _program(path: Path, text: str = "\x7fELF") -> None:
     path.chmod(0o755)
 
 
-def test_RU_H5_rustup_proxies_obey_the_repository(desk: ShellDesk) -> None:
-    binaries = desk.home / ".cargo/bin"
+def test_RU_H5_rustup_proxies_obey_the_repository(project: ShellProject) -> None:
+    binaries = project.home / ".cargo/bin"
     _program(binaries / "rustup")
     for name in ("cargo", "rustc"):
         os.link(binaries / "rustup", binaries / name)
-    place = _with_path(desk, binaries)
+    place = _with_path(project, binaries)
     for name in ("rustup", "cargo", "rustc"):
-        assert desk.analyser.analyse(f"{name} --version", place).level != "core" or name == "rustup"
-    (desk.root / "rust-toolchain.toml").write_text('[toolchain]\npath = "/proc/self/cwd/evil"\n')
+        assert project.analyser.analyse(f"{name} --version", place).level != "core" or name == "rustup"
+    (project.root / "rust-toolchain.toml").write_text('[toolchain]\npath = "/proc/self/cwd/evil"\n')
     for command in ("rustup --version", "cargo --version", "rustc -V", "rustup --help", "rustc -vV"):
-        assert desk.analyser.analyse(command, place).level == "ask", command
+        assert project.analyser.analyse(command, place).level == "ask", command
 
 
 SHIMS = {
@@ -290,35 +290,41 @@ SHIMS = {
 
 @pytest.mark.parametrize("text", SHIMS.values(), ids=SHIMS)
 @pytest.mark.parametrize("command", ["{} --version", "{} . f.json", "cat f | {} ."])
-def test_RU_H6_a_shim_asks_while_a_file_names_a_version(desk: ShellDesk, text: str, command: str) -> None:
-    _program(desk.home / "bin/jq", text)
-    place = _with_path(desk, desk.home / "bin")
-    assert desk.analyser.analyse(command.format("jq"), place).level != "core"
-    (desk.root / ".tool-versions").write_text("nodejs path:/proc/self/cwd/evil\n")
-    assert desk.analyser.analyse(command.format("jq"), place).level == "ask"
+def test_RU_H6_a_shim_asks_while_a_file_names_a_version(
+    project: ShellProject, text: str, command: str
+) -> None:
+    _program(project.home / "bin/jq", text)
+    place = _with_path(project, project.home / "bin")
+    assert project.analyser.analyse(command.format("jq"), place).level != "core"
+    (project.root / ".tool-versions").write_text("nodejs path:/proc/self/cwd/evil\n")
+    assert project.analyser.analyse(command.format("jq"), place).level == "ask"
 
 
-def test_RU_H6_links_to_managers_their_folders_and_their_interpreters_are_shims(desk: ShellDesk) -> None:
-    _program(desk.home / "bin/mise")
-    (desk.home / "bin/rg").symlink_to("mise")
-    _program(desk.home / ".local/share/mise/shims/fd")
-    _program(desk.home / "bin/node", SHIMS["asdf"])
-    _program(desk.home / "bin/npm", "#!/usr/bin/env node\n")
-    (desk.root / "mise.toml").write_text("")
+def test_RU_H6_links_to_managers_their_folders_and_their_interpreters_are_shims(
+    project: ShellProject,
+) -> None:
+    _program(project.home / "bin/mise")
+    (project.home / "bin/rg").symlink_to("mise")
+    _program(project.home / ".local/share/mise/shims/fd")
+    _program(project.home / "bin/node", SHIMS["asdf"])
+    _program(project.home / "bin/npm", "#!/usr/bin/env node\n")
+    (project.root / "mise.toml").write_text("")
     for command, folder in (
         ("rg x", "bin"),
         ("fd x", ".local/share/mise/shims"),
         ("npm --version", "bin"),
         ("npm ls", "bin"),
     ):
-        assert desk.analyser.analyse(command, _with_path(desk, desk.home / folder)).level == "ask", command
-    assert desk.analyser.analyse("wc -l f", _with_path(desk, desk.home / "bin")).level == "core"
+        assert project.analyser.analyse(command, _with_path(project, project.home / folder)).level == "ask", (
+            command
+        )
+    assert project.analyser.analyse("wc -l f", _with_path(project, project.home / "bin")).level == "core"
 
 
-def test_RU_H6_dotnet_and_go_ask_while_a_file_names_a_tool_chain(desk: ShellDesk) -> None:
-    assert _levels(desk, "dotnet --version", "go version", "go env GOPATH") == {"core"}
-    (desk.root / "global.json").write_text("{}")
-    (desk.root / "go.mod").write_text("toolchain go1.99")
+def test_RU_H6_dotnet_and_go_ask_while_a_file_names_a_tool_chain(project: ShellProject) -> None:
+    assert _levels(project, "dotnet --version", "go version", "go env GOPATH") == {"core"}
+    (project.root / "global.json").write_text("{}")
+    (project.root / "go.mod").write_text("toolchain go1.99")
     commands = (
         "dotnet --info",
         "dotnet --version",
@@ -327,7 +333,7 @@ def test_RU_H6_dotnet_and_go_ask_while_a_file_names_a_tool_chain(desk: ShellDesk
         "go env",
         "go env GOPATH",
     )
-    assert _levels(desk, *commands) == {"ask"}
+    assert _levels(project, *commands) == {"ask"}
 
 
 @pytest.mark.parametrize(
@@ -349,30 +355,30 @@ def test_RU_H6_dotnet_and_go_ask_while_a_file_names_a_tool_chain(desk: ShellDesk
         "cat -- *",
     ],
 )
-def test_RU_H7_a_name_that_is_an_option_asks(desk: ShellDesk, command: str) -> None:
-    odd = desk.root / "--files0-from=" / "x"
+def test_RU_H7_a_name_that_is_an_option_asks(project: ShellProject, command: str) -> None:
+    odd = project.root / "--files0-from=" / "x"
     odd.parent.mkdir()
     odd.write_text("x")
-    desk.git("add", "-A")
-    assert desk.analyse(command).level == "ask"
+    project.git("add", "-A")
+    assert project.analyse(command).level == "ask"
 
 
-def test_RU_H7_a_folder_in_front_makes_names_harmless(desk: ShellDesk) -> None:
-    (desk.root / "-x").write_text("")
-    desk.git("add", "-A")
+def test_RU_H7_a_folder_in_front_makes_names_harmless(project: ShellProject) -> None:
+    (project.root / "-x").write_text("")
+    project.git("add", "-A")
     for command in (
         "git ls-files src | xargs wc -l",
         "find . -name '*.py' | xargs wc -l",
         "rg -l x src | xargs wc",
     ):
-        assert desk.analyse(command).level == "wide", command
-    assert desk.analyse("wc -l ./*").level == "core"
+        assert project.analyse(command).level == "wide", command
+    assert project.analyse("wc -l ./*").level == "core"
 
 
-def test_RU_H8_nothing_runs_unasked_in_a_folder_outside(desk: ShellDesk) -> None:
-    (desk.root / ".ssh").mkdir()
-    for folder in (desk.root.parent / "other", desk.home, Path("/proc/self"), desk.root / ".ssh"):
-        place = CommandPlace(msgspec.structs.replace(desk.boundary, cwd=str(folder)))
+def test_RU_H8_nothing_runs_unasked_in_a_folder_outside(project: ShellProject) -> None:
+    (project.root / ".ssh").mkdir()
+    for folder in (project.root.parent / "other", project.home, Path("/proc/self"), project.root / ".ssh"):
+        place = CommandPlace(msgspec.structs.replace(project.boundary, cwd=str(folder)))
         for command in (
             "ls",
             "rg -a x",
@@ -382,17 +388,17 @@ def test_RU_H8_nothing_runs_unasked_in_a_folder_outside(desk: ShellDesk) -> None
             "pwd",
             "for f in a; do cat $f; done",
         ):
-            assert desk.analyser.analyse(command, place).level == "ask", (folder, command)
+            assert project.analyser.analyse(command, place).level == "ask", (folder, command)
 
 
-def _run(desk: ShellDesk, command: str) -> str:
+def _run(project: ShellProject, command: str) -> str:
     return subprocess.run(
         ["bash", "-c", command],
-        cwd=desk.root,
+        cwd=project.root,
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(project.home), **READ_ONLY_ENVIRONMENT},
     ).stdout
 
 
@@ -426,39 +432,39 @@ def _run(desk: ShellDesk, command: str) -> str:
         "git whatchanged -p",
     ],
 )
-def test_RU_M5_git_shows_no_secret_file_unasked(desk: ShellDesk, command: str) -> None:
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "one")
-    (desk.root / ".env").write_text("TOKEN=hunter2secret\n")
-    desk.git("commit", "-qam", "two")
-    desk.git("rm", "-q", "--cached", ".env")
-    desk.git("commit", "-qm", "three")
-    if desk.analyse(command).read_only:
-        assert "hunter2secret" not in _run(desk, command)
+def test_RU_M5_git_shows_no_secret_file_unasked(project: ShellProject, command: str) -> None:
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    (project.root / ".env").write_text("TOKEN=hunter2secret\n")
+    project.git("commit", "-qam", "two")
+    project.git("rm", "-q", "--cached", ".env")
+    project.git("commit", "-qm", "three")
+    if project.analyse(command).read_only:
+        assert "hunter2secret" not in _run(project, command)
 
 
-def test_RU_M5_a_hash_is_not_shown_unasked(desk: ShellDesk) -> None:
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "one")
+def test_RU_M5_a_hash_is_not_shown_unasked(project: ShellProject) -> None:
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
     blob = subprocess.run(
-        ["git", "rev-parse", "HEAD:.env"], cwd=desk.root, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "HEAD:.env"], cwd=project.root, capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert desk.analyse(f"git cat-file -p {blob}").level == "ask"
-    assert desk.analyse(f"git cat-file blob {blob}").level == "ask"
-    assert desk.analyse("git cat-file -p HEAD").level == "core"
+    assert project.analyse(f"git cat-file -p {blob}").level == "ask"
+    assert project.analyse(f"git cat-file blob {blob}").level == "ask"
+    assert project.analyse("git cat-file -p HEAD").level == "core"
 
 
-def test_RU_M5_attributes_that_switch_diffs_on_ask(desk: ShellDesk) -> None:
-    (desk.root / ".gitattributes").write_text("*.py diff=python\n* text=auto\n")
-    assert desk.analyse("git log -p").level == "core"
-    (desk.root / ".gitattributes").write_text(".env diff\n")
-    assert desk.analyse("git log -p").level == "ask"
+def test_RU_M5_attributes_that_switch_diffs_on_ask(project: ShellProject) -> None:
+    (project.root / ".gitattributes").write_text("*.py diff=python\n* text=auto\n")
+    assert project.analyse("git log -p").level == "core"
+    (project.root / ".gitattributes").write_text(".env diff\n")
+    assert project.analyse("git log -p").level == "ask"
 
 
-def test_RU_M5_the_source_of_a_change_is_still_shown(desk: ShellDesk) -> None:
-    desk.git("add", "-A")
-    desk.git("commit", "-qm", "one")
-    assert "print('hello')" in _run(desk, "git log -p")
+def test_RU_M5_the_source_of_a_change_is_still_shown(project: ShellProject) -> None:
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    assert "print('hello')" in _run(project, "git log -p")
 
 
 FLOOR = [
@@ -504,8 +510,8 @@ FLOOR = [
 
 
 @pytest.mark.parametrize(("command", "seen"), FLOOR)
-def test_RU_M6_the_floor_sees_it_in_yolo(desk: ShellDesk, command: str, seen: str) -> None:
-    verdict = judge_command(command, desk.boundary, desk.analyser, mode="yolo").verdict
+def test_RU_M6_the_floor_sees_it_in_yolo(project: ShellProject, command: str, seen: str) -> None:
+    verdict = judge_command(command, project.boundary, project.analyser, mode="yolo").verdict
     assert (verdict.decision, verdict.floor) == ("ask", True)
     assert seen in verdict.reason
 
@@ -543,20 +549,20 @@ def test_RU_M6_the_floor_sees_it_in_yolo(desk: ShellDesk, command: str, seen: st
         "gcc -o out a.c",
     ],
 )
-def test_RU_M6_ordinary_work_runs_in_yolo(desk: ShellDesk, command: str) -> None:
-    assert judge_command(command, desk.boundary, desk.analyser, mode="yolo").decision == "allow"
+def test_RU_M6_ordinary_work_runs_in_yolo(project: ShellProject, command: str) -> None:
+    assert judge_command(command, project.boundary, project.analyser, mode="yolo").decision == "allow"
 
 
-def test_RU_M10_yq_asks(desk: ShellDesk) -> None:
-    assert _levels(desk, "yq ea 'strload(\"/etc/passwd\")' f.json", "yq . f.json", "yq e .a f.json") == {
+def test_RU_M10_yq_asks(project: ShellProject) -> None:
+    assert _levels(project, "yq ea 'strload(\"/etc/passwd\")' f.json", "yq . f.json", "yq e .a f.json") == {
         "ask"
     }
 
 
 @pytest.mark.parametrize("name", ["npm_config_logs_max", "http_proxy", "no_proxy", "npm_config_cache"])
-def test_RU_L5_a_loop_changes_no_programs_environment(desk: ShellDesk, name: str) -> None:
-    assert desk.analyse(f"for {name} in 1; do npm ls; done").level == "ask"
-    assert desk.analyse(f"ls | while read -r {name}; do npm ls; done").level == "ask"
+def test_RU_L5_a_loop_changes_no_programs_environment(project: ShellProject, name: str) -> None:
+    assert project.analyse(f"for {name} in 1; do npm ls; done").level == "ask"
+    assert project.analyse(f"ls | while read -r {name}; do npm ls; done").level == "ask"
 
 
 @pytest.mark.parametrize(
@@ -569,19 +575,21 @@ def test_RU_L5_a_loop_changes_no_programs_environment(desk: ShellDesk, name: str
         ("FOO=1 ｌs", "U+FF4C"),
     ],
 )
-def test_RU_L9_letters_that_look_like_others_are_named(desk: ShellDesk, command: str, seen: str) -> None:
-    analysis = desk.analyse(command)
+def test_RU_L9_letters_that_look_like_others_are_named(
+    project: ShellProject, command: str, seen: str
+) -> None:
+    analysis = project.analyse(command)
     assert analysis.level == "ask"
     assert seen in analysis.reason
 
 
-def test_RU_L9_words_of_another_language_are_ordinary(desk: ShellDesk) -> None:
-    assert _levels(desk, "echo привет", "grep -n 'Ωμέγα' f", "cat файл.txt", "echo naïve café") == {"core"}
+def test_RU_L9_words_of_another_language_are_ordinary(project: ShellProject) -> None:
+    assert _levels(project, "echo привет", "grep -n 'Ωμέγα' f", "cat файл.txt", "echo naïve café") == {"core"}
 
 
-def test_wide_runs_unasked_only_in_a_read_only_sandbox(desk: ShellDesk) -> None:
-    analysis = desk.analyse("find . -name '*.py' | xargs wc -l")
-    facts = Facts("run_shell", "high", str(desk.root), str(desk.home), anything=True, shell=analysis)
+def test_wide_runs_unasked_only_in_a_read_only_sandbox(project: ShellProject) -> None:
+    analysis = project.analyse("find . -name '*.py' | xargs wc -l")
+    facts = Facts("run_shell", "high", str(project.root), str(project.home), anything=True, shell=analysis)
     verdicts = [
         judge(one, "plan", RuleSet(), (), ASK, trusted=True, now=0)
         for one in (facts, msgspec.structs.replace(facts, read_only_sandbox=True))

@@ -15,7 +15,7 @@ from buddy.safety.protected import (
     secret_reason,
 )
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from tests.support.shell_desk import lines_of, make_desk
+from tests.support.shell_project import lines_of, shell_project
 
 
 def _names(text: str) -> list[str]:
@@ -42,29 +42,29 @@ ORDINARY = _names(
 @pytest.mark.parametrize("name", SECRETS)
 @pytest.mark.parametrize("command", ["cat NAME", "head -n 1 NAME", "wc -l < NAME", "diff NAME src/main.py"])
 def test_secret_files_of_the_workspace_ask(tmp_path: Path, name: str, command: str) -> None:
-    desk = make_desk(tmp_path)
-    file = desk.root / name
+    project = shell_project(tmp_path)
+    file = project.root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x\n")
-    assert not desk.analyse(command.replace("NAME", name)).read_only
+    assert not project.analyse(command.replace("NAME", name)).read_only
 
 
 @pytest.mark.parametrize("command", ["cat NAME", "head -n 1 NAME", "wc -l < NAME"])
 def test_files_with_similar_names_do_not(tmp_path: Path, command: str) -> None:
-    desk = make_desk(tmp_path)
-    asked = [name for name in ORDINARY if desk.reason(command.replace("NAME", name))]
+    project = shell_project(tmp_path)
+    asked = [name for name in ORDINARY if project.reason(command.replace("NAME", name))]
     assert asked == []
 
 
 @pytest.mark.parametrize("name", [*SECRETS, "server.pem", "deep/er/.boto"])
 def test_searches_meet_every_secret_file(tmp_path: Path, name: str) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / ".env").unlink()
-    assert desk.reason("grep -rn colour .") == ""
-    file = desk.root / name
+    project = shell_project(tmp_path)
+    (project.root / ".env").unlink()
+    assert project.reason("grep -rn colour .") == ""
+    file = project.root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("colour\n")
-    assert "it reads" in desk.reason("grep -rn colour .")
+    assert "it reads" in project.reason("grep -rn colour .")
 
 
 def test_git_shows_no_diff_of_secret_files(tmp_path: Path) -> None:
@@ -131,20 +131,20 @@ cd src || exit 1; cat main.py
 
 @pytest.mark.parametrize("command", lines_of(OUTSIDE))
 def test_a_path_that_leads_outside_if_the_cd_fails_asks(tmp_path: Path, command: str) -> None:
-    assert not make_desk(tmp_path).analyse(command).read_only
+    assert not shell_project(tmp_path).analyse(command).read_only
 
 
 @pytest.mark.parametrize("command", lines_of(INSIDE))
 def test_what_stays_inside_whether_the_cd_fails_or_not_does_not(tmp_path: Path, command: str) -> None:
-    assert make_desk(tmp_path).reason(command) == ""
+    assert shell_project(tmp_path).reason(command) == ""
 
 
 def test_a_secret_in_the_first_folder_asks_after_a_cd_that_may_fail(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / "src/link").write_text("x")
-    (desk.root / "link").symlink_to(".env")
-    assert desk.reason("cd src && cat link") == ""
-    assert desk.reason("cd src; cat link").startswith("if the cd fails: it reads link")
+    project = shell_project(tmp_path)
+    (project.root / "src/link").write_text("x")
+    (project.root / "link").symlink_to(".env")
+    assert project.reason("cd src && cat link") == ""
+    assert project.reason("cd src; cat link").startswith("if the cd fails: it reads link")
 
 
 GIT_AND_LOGS = """
@@ -186,9 +186,9 @@ journalctl | grep foo
 
 @pytest.mark.parametrize("command", lines_of(GIT_AND_LOGS))
 def test_notes_links_of_git_and_logs_of_the_machine_ask(tmp_path: Path, command: str) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / "link").symlink_to(desk.home / "x")
-    assert desk.analyse(command).level == "ask"
+    project = shell_project(tmp_path)
+    (project.root / "link").symlink_to(project.home / "x")
+    assert project.analyse(command).level == "ask"
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_notes_links_of_git_and_logs_of_the_machine_ask(tmp_path: Path, command:
     ],
 )
 def test_their_harmless_neighbours_do_not(tmp_path: Path, command: str) -> None:
-    assert make_desk(tmp_path).reason(command) == ""
+    assert shell_project(tmp_path).reason(command) == ""

@@ -13,7 +13,7 @@ from buddy.workspace.undo.entries import FileVersions, UndoEntry
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import on_terminal
 
 RUNS = call("run_shell", command="echo more >> main.py")
@@ -44,18 +44,18 @@ def _forge(session: Path, target: Path, temporary: str, mark: Path) -> None:
 
 async def test_RU_H12_a_session_that_was_tampered_with_does_nothing_outside(tmp_path: Path) -> None:
     async with FakeLLM(_model) as server:
-        desk = Desk(tmp_path, server.url, tools=("run_shell",))
-        desk.files(main__py="print(1)\n")
-        assert (await desk.run("exec", *YOLO, "begin")).out == "done\n"
-        (session_id,) = desk.sessions()
-        target, precious, mark = desk.home / ".bash_demo", desk.home / ".precious", tmp_path / "OWNED"
+        program = Program(tmp_path, server.url, tools=("run_shell",))
+        program.files(main__py="print(1)\n")
+        assert (await program.run("exec", *YOLO, "begin")).out == "done\n"
+        (session_id,) = program.sessions()
+        target, precious, mark = program.home / ".bash_demo", program.home / ".precious", tmp_path / "OWNED"
         target.write_bytes(b"mine\n")
         precious.write_bytes(b"mine\nprecious")
-        _forge(desk.repo / ".buddyx" / "sessions" / session_id, target, ".precious", mark)
-        ran = await desk.run("exec", *YOLO, "--continue", "go on")
+        _forge(program.repo / ".buddyx" / "sessions" / session_id, target, ".precious", mark)
+        ran = await program.run("exec", *YOLO, "--continue", "go on")
         assert ran.out == "done\n"
         assert "not used for /undo: 1 were not written by this session here" in ran.err
-        async with on_terminal(desk, "-c", *YOLO) as terminal:
+        async with on_terminal(program, "-c", *YOLO) as terminal:
             await terminal.has_shown("go on")
             await terminal.line("/undo")
             await terminal.has_shown("Undone: main.py")
@@ -69,16 +69,16 @@ async def test_RU_H12_a_session_that_was_tampered_with_does_nothing_outside(tmp_
 
 async def test_RU_H12_a_session_of_another_project_is_not_continued(tmp_path: Path) -> None:
     async with FakeLLM(_model) as server:
-        desk = Desk(tmp_path, server.url, tools=("run_shell",))
-        desk.files(main__py="print(1)\n")
-        assert (await desk.run("exec", *YOLO, "begin")).out == "done\n"
-        (session_id,) = desk.sessions()
-        target, precious, mark = desk.home / ".bash_demo", desk.home / ".precious", tmp_path / "OWNED"
+        program = Program(tmp_path, server.url, tools=("run_shell",))
+        program.files(main__py="print(1)\n")
+        assert (await program.run("exec", *YOLO, "begin")).out == "done\n"
+        (session_id,) = program.sessions()
+        target, precious, mark = program.home / ".bash_demo", program.home / ".precious", tmp_path / "OWNED"
         target.write_bytes(b"mine\n")
         precious.write_bytes(b"mine\nprecious")
-        _forge(desk.repo / ".buddyx" / "sessions" / session_id, target, ".precious", mark)
-        desk.repo.rename(desk.folder / "clone")
-        ran = await desk.run("exec", *YOLO, "-r", session_id, "go on", cwd=desk.folder / "clone")
+        _forge(program.repo / ".buddyx" / "sessions" / session_id, target, ".precious", mark)
+        program.repo.rename(program.folder / "clone")
+        ran = await program.run("exec", *YOLO, "-r", session_id, "go on", cwd=program.folder / "clone")
         assert ran.code != 0
         assert "was made in" in ran.err
     assert target.read_bytes() == b"mine\n"

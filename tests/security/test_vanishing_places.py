@@ -16,7 +16,7 @@ from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.sandbox import Sandbox
 from tests.capabilities import requires
-from tests.support.sandbox_desk import SandboxDesk, sandbox_desk
+from tests.support.sandbox_machine import SandboxMachine, sandbox_machine
 
 
 class Interrupted:
@@ -35,10 +35,10 @@ class Interrupted:
         await self._sandbox.check()
 
 
-async def ran(desk: SandboxDesk, command: str, meanwhile: Callable[[], None]) -> tuple[str, int | None]:
-    await desk.sandbox.survey(desk.boundary)
-    desk.children.sandbox = Interrupted(desk.sandbox, meanwhile)
-    finished = await desk.finished(command, desk.confinement())
+async def ran(machine: SandboxMachine, command: str, meanwhile: Callable[[], None]) -> tuple[str, int | None]:
+    await machine.sandbox.survey(machine.boundary)
+    machine.children.sandbox = Interrupted(machine.sandbox, meanwhile)
+    finished = await machine.finished(command, machine.confinement())
     return finished.text, finished.exit.code
 
 
@@ -52,10 +52,10 @@ def listening(path: Path) -> socket.socket:
 @requires("bwrap")
 @pytest.mark.parametrize("command", ["echo fine", "echo fine; exit 1", "printf '%s\\n' fine -- --bind /x /y"])
 async def test_a_socket_that_goes_before_it_is_hidden_stops_no_command(command: str) -> None:
-    async with sandbox_desk() as desk:
-        path, other = desk.outside / "service", desk.outside / "stays"
+    async with sandbox_machine() as machine:
+        path, other = machine.outside / "service", machine.outside / "stays"
         with listening(path), listening(other):
-            text, code = await ran(desk, f"{CONNECT.format(other)}; {command}", path.unlink)
+            text, code = await ran(machine, f"{CONNECT.format(other)}; {command}", path.unlink)
 
     assert "Can't create file at" in text  # otherwise this tests nothing
     assert text.splitlines().count("fine") == 1
@@ -70,26 +70,26 @@ CONNECT = (
 
 @requires("bwrap")
 async def test_a_protected_folder_that_goes_stops_no_command() -> None:
-    async with sandbox_desk() as desk:
+    async with sandbox_machine() as machine:
         text, code = await ran(
-            desk, "echo fine; touch .vscode/x", lambda: shutil.rmtree(desk.work / "sub/.claude")
+            machine, "echo fine; touch .vscode/x", lambda: shutil.rmtree(machine.work / "sub/.claude")
         )
         assert "fine" in text
-        assert os.listdir(desk.work / ".vscode") == ["settings.json"]
+        assert os.listdir(machine.work / ".vscode") == ["settings.json"]
         assert code == 1
 
 
 @requires("bwrap")
 async def test_a_command_that_fails_runs_once() -> None:
-    async with sandbox_desk() as desk:
-        finished = await desk.finished("echo once >> log; exit 1", desk.confinement())
-        assert (finished.exit.code, (desk.work / "log").read_text()) == (1, "once\n")
+    async with sandbox_machine() as machine:
+        finished = await machine.finished("echo once >> log; exit 1", machine.confinement())
+        assert (finished.exit.code, (machine.work / "log").read_text()) == (1, "once\n")
 
 
 @requires("bwrap")
 async def test_a_command_cannot_get_at_what_starts_it_again() -> None:
-    async with sandbox_desk() as desk:
+    async with sandbox_machine() as machine:
         command = "echo once >> log; ls -l /proc/self/fd; : > /proc/self/fd/8; : > /proc/self/fd/9; exit 1"
-        finished = await desk.finished(command, desk.confinement())
-        assert (desk.work / "log").read_text() == "once\n", finished.text
+        finished = await machine.finished(command, machine.confinement())
+        assert (machine.work / "log").read_text() == "once\n", finished.text
         assert "status-" not in finished.text

@@ -11,8 +11,8 @@ from buddy.app.policy import Judge
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.facts import Facts
 from buddy.tools.shell import run_shell
+from tests.support.board_session import board_session
 from tests.support.laws import calls, says
-from tests.support.task_board import board_desk
 
 
 @tool(risk="high")
@@ -29,13 +29,13 @@ async def previewed(root: Path, command: str) -> object:
 async def asked_of(root: Path, tool: Tool, arguments: str) -> object:
     """Return the approval of a call before it runs."""
     boundary = Boundary(str(root), str(root), str(root.parent / "home"))
-    async with board_desk(root, tool, boundary=boundary, facts=Judge(boundary).facts) as desk:
+    async with board_session(root, tool, boundary=boundary, facts=Judge(boundary).facts) as session:
         number = 1
-        desk.script(calls(("c1", tool.name, arguments)), says("ok"))
-        desk.board.submit(number, "clean up")
-        asked = await desk.asked()
-        desk.board.inbox.answer(asked.request_id, asked.digest, "denied")
-        await desk.board.wait(number)
+        session.script(calls(("c1", tool.name, arguments)), says("ok"))
+        session.board.submit(number, "clean up")
+        asked = await session.asked()
+        session.board.inbox.answer(asked.request_id, asked.digest, "denied")
+        await session.board.wait(number)
         return asked.preview
 
 
@@ -91,12 +91,12 @@ async def test_commands_are_judged_beside_the_loop(tmp_path: Path) -> None:
         threads.append(threading.get_ident())
         return judge.facts(of, arguments)
 
-    async with board_desk(root, run_shell, facts=judged) as desk:
-        desk.script(calls(("c1", "run_shell", '{"command": "rm x"}')), says("ok"))
-        desk.board.submit(1, "remove it")
-        asked = await desk.asked()
-        desk.board.inbox.answer(asked.request_id, asked.digest, "denied")
-        await desk.board.wait(1)
+    async with board_session(root, run_shell, facts=judged) as session:
+        session.script(calls(("c1", "run_shell", '{"command": "rm x"}')), says("ok"))
+        session.board.submit(1, "remove it")
+        asked = await session.asked()
+        session.board.inbox.answer(asked.request_id, asked.digest, "denied")
+        await session.board.wait(1)
 
     assert threads
     assert threading.get_ident() not in threads

@@ -18,7 +18,7 @@ from buddy.safety.policy.facts import facts_of
 from buddy.tools.files.write import write_file
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import git, prepare
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
@@ -143,28 +143,39 @@ def test_what_a_nested_repository_names_is_found(tmp_path: Path, name: str) -> N
 )
 @pytest.mark.parametrize("level", LEVELS)
 async def test_no_command_plants_or_changes_what_a_nested_repository_names(level: int, name: str) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        _inner, named = nested(desk.work, name)
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        _inner, named = nested(machine.work, name)
         place = Path(named, "pre-commit") if name in ("hooks", "a tab") else Path(named)
         quoted = f'"{place}"'
-        ran = await desk.run(f'mkdir -p "{place.parent}"; echo evil > {quoted}', desk.confinement())
-        assert not place.exists(), (ran.text, desk.sandbox.take_repairs())
+        ran = await machine.run(f'mkdir -p "{place.parent}"; echo evil > {quoted}', machine.confinement())
+        assert not place.exists(), (ran.text, machine.sandbox.take_repairs())
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("as it was\n")
-        ran = await desk.run(f"echo evil > {quoted}; rm -f {quoted}; true", desk.confinement())
-        assert place.read_text() == "as it was\n", (ran.text, desk.sandbox.take_repairs())
+        ran = await machine.run(f"echo evil > {quoted}; rm -f {quoted}; true", machine.confinement())
+        assert place.read_text() == "as it was\n", (ran.text, machine.sandbox.take_repairs())
 
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_no_command_changes_what_a_submodule_names(level: int) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        git(desk.outside, "init", "-q", "lib")
-        git(desk.outside / "lib", "-c", "user.name=a", "-c", "user.email=a@b", *COMMIT)
-        git(desk.work, "-c", "protocol.file.allow=always", "submodule", "add", "-q", "../outside/lib", "dep")
-        git(desk.work / "dep", "config", "core.hooksPath", ".hooks")
-        ran = await desk.run("mkdir dep/.hooks; echo x > dep/.hooks/pre-commit; ls dep", desk.confinement())
-        assert not (desk.work / "dep/.hooks/pre-commit").exists(), ran.text
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        git(machine.outside, "init", "-q", "lib")
+        git(machine.outside / "lib", "-c", "user.name=a", "-c", "user.email=a@b", *COMMIT)
+        git(
+            machine.work,
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "add",
+            "-q",
+            "../outside/lib",
+            "dep",
+        )
+        git(machine.work / "dep", "config", "core.hooksPath", ".hooks")
+        ran = await machine.run(
+            "mkdir dep/.hooks; echo x > dep/.hooks/pre-commit; ls dep", machine.confinement()
+        )
+        assert not (machine.work / "dep/.hooks/pre-commit").exists(), ran.text
 
 
 def test_settings_named_by_variables_and_those_of_a_bare_repository_count(tmp_path: Path) -> None:
@@ -209,29 +220,29 @@ def test_an_edit_of_what_git_runs_is_one_of_a_protected_file(tmp_path: Path, pat
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_a_command_neither_plants_nor_changes_what_git_runs(level: int, is_there: bool) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as desk:
-        prepare(desk)
-        git(desk.work, "config", "core.hooksPath", ".githooks")
-        git(desk.work, "config", "filter.x.clean", "./tools/clean.sh")
-        git(desk.work, "config", "core.editor", "node_modules/.bin/edit")
-        hook, clean = desk.work / ".githooks/pre-commit", desk.work / "tools/clean.sh"
+    async with sandbox_machine(look=LOOKS[level]) as machine:
+        prepare(machine)
+        git(machine.work, "config", "core.hooksPath", ".githooks")
+        git(machine.work, "config", "filter.x.clean", "./tools/clean.sh")
+        git(machine.work, "config", "core.editor", "node_modules/.bin/edit")
+        hook, clean = machine.work / ".githooks/pre-commit", machine.work / "tools/clean.sh"
         if is_there:
             for path in (hook, clean):
                 path.parent.mkdir()
                 path.write_text("#!/bin/sh\ncat\n")
-        mark = desk.outside / "ran"
+        mark = machine.outside / "ran"
         evil = f"printf '#!/bin/sh\\ntouch {mark}\\n'"
-        ran = await desk.run(
+        ran = await machine.run(
             f"mkdir -p .githooks tools node_modules/.bin; {evil} > .githooks/pre-commit; "
             f"{evil} > tools/clean.sh; chmod +x .githooks/* tools/*; echo y > tools/other; "
             "echo x > node_modules/.bin/edit",
-            desk.confinement(),
+            machine.confinement(),
         )
-        git(desk.work, "commit", "-q", "--allow-empty", "-m", "y", check=False)
+        git(machine.work, "commit", "-q", "--allow-empty", "-m", "y", check=False)
 
-        assert not mark.exists(), (ran.text, desk.sandbox.take_repairs())
+        assert not mark.exists(), (ran.text, machine.sandbox.take_repairs())
         for path in (hook, clean):
             assert path.exists() is is_there
             assert not is_there or path.read_text() == "#!/bin/sh\ncat\n"
-        assert (desk.work / "tools/other").exists()
-        assert (desk.work / "node_modules/.bin/edit").exists()
+        assert (machine.work / "tools/other").exists()
+        assert (machine.work / "node_modules/.bin/edit").exists()

@@ -14,8 +14,8 @@ from buddy.agent.messages import ToolMessage
 from tests.capabilities import requires
 from tests.fake_llm.script import ToolCall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
-from tests.support.sandbox_desk import WITHOUT_NAMESPACES
+from tests.support.program import Program
+from tests.support.sandbox_machine import WITHOUT_NAMESPACES
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("bwrap", "landlock"))]
 ESCAPE = "touch inside; touch ~/outside; grep -c NoNewPrivs:.1 /proc/self/status > confined"
@@ -68,20 +68,22 @@ CALLS: dict[str, tuple[ToolCall, ...]] = {
 @pytest.mark.parametrize("kind", CALLS)
 async def test_it_is_confined(folder: Path, kind: str, level: int) -> None:
     async with FakeLLM([*(reply(one) for one in CALLS[kind]), reply("Done.")]) as server:
-        desk = Desk(folder, server.url, before=() if level == 3 else WITHOUT_NAMESPACES)
-        desk.configure({"sandbox": {"level": "require"}})
-        desk.files(main__py="print(1)\n", test_it__py=TEST)
+        program = Program(folder, server.url, before=() if level == 3 else WITHOUT_NAMESPACES)
+        program.configure({"sandbox": {"level": "require"}})
+        program.files(main__py="print(1)\n", test_it__py=TEST)
         for key, value in (("name", "A"), ("email", "a@example.org")):
-            desk.git("config", f"user.{key}", value)
-        (desk.repo / "main.py").write_text("print(2)\n")
-        hook = desk.repo / ".git/hooks/pre-commit"
+            program.git("config", f"user.{key}", value)
+        (program.repo / "main.py").write_text("print(2)\n")
+        hook = program.repo / ".git/hooks/pre-commit"
         hook.write_text(f"#!/bin/sh\n{ESCAPE}\n")
         hook.chmod(0o755)
-        (desk.repo / ".buddyx/ext").mkdir(parents=True)
-        (desk.repo / ".buddyx/ext/own.py").write_text(OWN_TOOL.replace("{folder!r}", repr(str(desk.repo))))
-        await desk.run("exec", "--trust", "go", "--permission-mode", "auto")
-        answers = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        (program.repo / ".buddyx/ext").mkdir(parents=True)
+        (program.repo / ".buddyx/ext/own.py").write_text(
+            OWN_TOOL.replace("{folder!r}", repr(str(program.repo)))
+        )
+        await program.run("exec", "--trust", "go", "--permission-mode", "auto")
+        answers = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
 
-    assert (desk.repo / "inside").exists(), answers
-    assert (desk.repo / "confined").read_text() == "1\n"
-    assert not (desk.home / "outside").exists()
+    assert (program.repo / "inside").exists(), answers
+    assert (program.repo / "confined").read_text() == "1\n"
+    assert not (program.home / "outside").exists()

@@ -2,7 +2,7 @@
 looks, in time of the loop's thread on a core, so that a slow or busy machine counts for little.
 
     watch = LoopWatch(tmp_path)
-    async with on_terminal(desk, program=watch.program) as terminal:
+    async with on_terminal(program, command=watch.program) as terminal:
         watch.begin()
         …
         assert watch.usual_longest_ms() < 100

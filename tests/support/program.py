@@ -2,8 +2,8 @@
 server, `buddy …` as a child process, and what is looked at afterwards.
 
     async with FakeLLM([reply("Hello")]) as server:
-        desk = Desk(tmp_path, server.url)
-        ran = await desk.run("exec", "hi")
+        program = Program(tmp_path, server.url)
+        ran = await program.run("exec", "hi")
         assert (ran.code, ran.out) == (0, "Hello\n")
 """
 
@@ -68,7 +68,7 @@ class Ran:
 
 
 @dataclass
-class Desk:
+class Program:
     """A repository, a home and settings. `settings` is merged over what every test has."""
 
     folder: Path
@@ -223,9 +223,11 @@ async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
 
 
 @asynccontextmanager
-async def running(desk: Desk, *arguments: str, **options: Any) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    program: Program, *arguments: str, **options: Any
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """The program, killed if it still runs at the end."""
-    process = await desk.start(*arguments, **options)
+    process = await program.start(*arguments, **options)
     try:
         yield process
     finally:
@@ -237,12 +239,12 @@ async def running(desk: Desk, *arguments: str, **options: Any) -> AsyncIterator[
 # --- requests -----------------------------------------------------------------------------------------------
 
 
-def sent(desk: Desk, requests: Sequence[Asked]) -> list[Any]:
+def sent(program: Program, requests: Sequence[Asked]) -> list[Any]:
     """The bodies of requests with everything that differs from run to run named instead. What a request
     repeats from the first one is said once."""
     found: list[Any] = []
     for one in requests:
-        body = json.loads(desk.normal(json.dumps(one.json, ensure_ascii=False)))
+        body = json.loads(program.normal(json.dumps(one.json, ensure_ascii=False)))
         for name in ("tools", "system", "instructions", "systemInstruction", "system_instruction"):
             if found and name in body and body[name] == found[0]["body"].get(name):
                 body[name] = "as in the first request"

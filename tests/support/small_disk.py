@@ -1,8 +1,8 @@
 """A disk of a few megabytes under what buddy writes (its sessions, and its state with the history), which a
 test can fill and empty while the program runs: a memory file system in a mount namespace of its own.
 
-    disk = SmallDisk(desk)
-    async with on_terminal(desk, program=disk.program) as terminal:
+    disk = SmallDisk(program)
+    async with on_terminal(program, command=disk.program) as terminal:
         await disk.fill(leave_kb=0)
         …
         await disk.empty()
@@ -15,7 +15,7 @@ import asyncio
 import shutil
 import sys
 
-from tests.support.program import Desk
+from tests.support.program import Program
 
 SIZE_MB = 3
 INSIDE = f"""
@@ -64,10 +64,10 @@ os.execv(sys.executable, [sys.executable, "-m", "buddy", *sys.argv[5:]])
 class SmallDisk:
     """The disk of one program. `program` is to be started instead of buddy."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._marks = desk.folder / "marks"
-        self._small = desk.folder / "small"
-        self._places = (desk.repo / ".buddyx", desk.home / ".local" / "state")
+    def __init__(self, program: Program) -> None:
+        self._marks = program.folder / "marks"
+        self._small = program.folder / "small"
+        self._places = (program.repo / ".buddyx", program.home / ".local" / "state")
         for folder in (self._marks, self._small):
             folder.mkdir()
         arguments = (self._small, self._marks, *self._places)

@@ -1,6 +1,6 @@
 """buddy on a real terminal: a pty, keys typed into it, and a screen model that shows what a person would see.
 
-async with on_terminal(desk) as terminal:
+async with on_terminal(program) as terminal:
     await terminal.line("what does main.py do")
     await terminal.shows("a program")
 """
@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pyte
 
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.screen_text import everything_of, rows_of
 
 DEADLINE_S = 50.0
@@ -56,7 +56,13 @@ class Terminal:
     """A terminal with buddy in it."""
 
     def __init__(
-        self, desk: Desk, program: Sequence[str], *, columns: int, rows: int, term: str = "xterm-256color"
+        self,
+        program: Program,
+        command: Sequence[str],
+        *,
+        columns: int,
+        rows: int,
+        term: str = "xterm-256color",
     ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.output = b""
@@ -66,12 +72,12 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
         self.process = subprocess.Popen(
-            program,
+            command,
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            cwd=desk.repo,
-            env={**desk.variables(), "TERM": term},
+            cwd=program.repo,
+            env={**program.variables(), "TERM": term},
             start_new_session=True,
             preexec_fn=_as_a_shell_does,
         )
@@ -236,16 +242,16 @@ class Terminal:
 
 @contextlib.asynccontextmanager
 async def on_terminal(
-    desk: Desk,
+    program: Program,
     *arguments: str,
     columns: int = 100,
     rows: int = 36,
-    program: Sequence[str] = (sys.executable, "-m", "buddy"),
+    command: Sequence[str] = (sys.executable, "-m", "buddy"),
     ready: str = "❯",
     term: str = "xterm-256color",
 ) -> AsyncGenerator[Terminal]:
     """buddy (or another program) on a terminal, its prompt drawn."""
-    terminal = Terminal(desk, (*program, *arguments), columns=columns, rows=rows, term=term)
+    terminal = Terminal(program, (*command, *arguments), columns=columns, rows=rows, term=term)
     try:
         await terminal.until(lambda: any(ready in row for row in terminal.rows()), "the prompt")
         yield terminal

@@ -1,7 +1,7 @@
 """The program under watch: what it executes and whom it connects to, by strace; a web address nobody may ask.
 
 async with trapped(tmp_path) as trap:
-    traced = await run_traced(desk, "exec", "hi")
+    traced = await run_traced(program, "exec", "hi")
     assert traced.executed <= {"git"} and traced.connected == {port}
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.hostile_repositories.repositories import Trap
-from tests.support.program import Desk, Ran, finished
+from tests.support.program import Program, Ran, finished
 
 _EXECUTED = re.compile(r'execve\("([^"]+)".*= 0$')
 _CONNECTED = re.compile(r"connect\(.*sin6?_port=htons\((\d+)\)")
@@ -34,14 +34,14 @@ class Traced:
     sockets: frozenset[str]
 
 
-async def run_traced(desk: Desk, *arguments: str, stdin: bytes | None = None) -> Traced:
+async def run_traced(program: Program, *arguments: str, stdin: bytes | None = None) -> Traced:
     """The program to its end, under strace."""
-    log = desk.folder / f"trace-{'-'.join(re.sub('[^a-z]', '', word) for word in arguments)[:60]}"
+    log = program.folder / f"trace-{'-'.join(re.sub('[^a-z]', '', word) for word in arguments)[:60]}"
     process = await asyncio.create_subprocess_exec(
         *["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,connect", "-o", str(log)],
         *[sys.executable, "-m", "buddy", *arguments],
-        cwd=desk.repo,
-        env=desk.variables(),
+        cwd=program.repo,
+        env=program.variables(),
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Tasks without a sandbox, for desks whose tests are about something else."""
+"""Tasks without a sandbox, for programs whose tests are about something else."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from acp.client.connection import ClientSideConnection
 
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 TOOLS = ("read_file", "write_file", "edit_file", "run_shell", "todo", "ask_user")
 
@@ -59,10 +59,10 @@ class Editor:
 
 
 @asynccontextmanager
-async def connected(desk: Desk, editor: Editor) -> AsyncGenerator[ClientSideConnection]:
-    variables = desk.variables()
+async def connected(program: Program, editor: Editor) -> AsyncGenerator[ClientSideConnection]:
+    variables = program.variables()
     command = (sys.executable, "-m", "buddy", "acp")
-    options = {"cwd": desk.repo, "env": variables, "use_unstable_protocol": True}
+    options = {"cwd": program.repo, "env": variables, "use_unstable_protocol": True}
     async with spawn_agent_process(editor, *command, **options) as (connection, _process):  # type: ignore[arg-type]
         await connection.initialize(protocol_version=PROTOCOL_VERSION)
         yield connection
@@ -71,14 +71,14 @@ async def connected(desk: Desk, editor: Editor) -> AsyncGenerator[ClientSideConn
 @asynccontextmanager
 async def opened(
     folder: Path, replies: Sequence[Reply], *, answer: str = "once"
-) -> AsyncGenerator[tuple[Desk, Editor, ClientSideConnection, str, FakeLLM]]:
+) -> AsyncGenerator[tuple[Program, Editor, ClientSideConnection, str, FakeLLM]]:
     async with FakeLLM(replies) as server:
-        desk = Desk(folder, server.url, "chat", TOOLS)
-        desk.files(a__py="x = 1\ny = 2\n")
+        program = Program(folder, server.url, "chat", TOOLS)
+        program.files(a__py="x = 1\ny = 2\n")
         editor = Editor(answer)
-        async with connected(desk, editor) as connection:
-            session = await connection.new_session(cwd=str(desk.repo), mcp_servers=[])
-            yield desk, editor, connection, session.session_id, server
+        async with connected(program, editor) as connection:
+            session = await connection.new_session(cwd=str(program.repo), mcp_servers=[])
+            yield program, editor, connection, session.session_id, server
 
 
 EDIT = [
@@ -89,16 +89,16 @@ EDIT = [
 
 
 async def test_an_edit_is_asked_about_with_its_diff_and_done_after_a_yes(tmp_path: Path) -> None:
-    async with opened(tmp_path, EDIT) as (desk, editor, connection, session_id, _server):
+    async with opened(tmp_path, EDIT) as (program, editor, connection, session_id, _server):
         response = await connection.prompt(session_id=session_id, prompt=[text_block("change y")])
         assert response.stop_reason == "end_turn"
-        assert (desk.repo / "a.py").read_text() == "x = 1\ny = 3\n"
+        assert (program.repo / "a.py").read_text() == "x = 1\ny = 3\n"
         [(request, options)] = editor.requests
         assert options[0].kind == "allow_once"
         assert options[-1].kind == "reject_once"
         [diff] = [part for part in request.content or [] if part.type == "diff"]
         assert (diff.path, "y = 2" in diff.old_text, "y = 3" in diff.new_text) == (
-            str(desk.repo / "a.py"),
+            str(program.repo / "a.py"),
             True,
             True,
         )
@@ -110,24 +110,30 @@ async def test_an_edit_is_asked_about_with_its_diff_and_done_after_a_yes(tmp_pat
 
 @pytest.mark.parametrize("answer", ["no", "an option nobody offered"])
 async def test_anything_but_a_yes_changes_nothing(tmp_path: Path, answer: str) -> None:
-    async with opened(tmp_path, EDIT, answer=answer) as (desk, editor, connection, session_id, server):
+    async with opened(tmp_path, EDIT, answer=answer) as (program, editor, connection, session_id, server):
         response = await connection.prompt(session_id=session_id, prompt=[text_block("change y")])
         assert response.stop_reason == "end_turn"
-        assert (desk.repo / "a.py").read_text() == "x = 1\ny = 2\n"
+        assert (program.repo / "a.py").read_text() == "x = 1\ny = 2\n"
         assert [update.status for update in editor.of("tool_call_update")][-1] == "failed"
         assert len(server.requests) == 3
 
 
 async def test_a_closed_question_cancels_the_turn(tmp_path: Path) -> None:
-    async with opened(tmp_path, EDIT, answer="cancelled") as (desk, _editor, connection, session_id, _server):
+    async with opened(tmp_path, EDIT, answer="cancelled") as (
+        program,
+        _editor,
+        connection,
+        session_id,
+        _server,
+    ):
         response = await connection.prompt(session_id=session_id, prompt=[text_block("change y")])
         assert response.stop_reason == "cancelled"
-        assert (desk.repo / "a.py").read_text() == "x = 1\ny = 2\n"
+        assert (program.repo / "a.py").read_text() == "x = 1\ny = 2\n"
 
 
 async def test_cancel_ends_a_stream_and_the_next_prompt_works(tmp_path: Path) -> None:
     replies = [reply("a beginning of a longer answer", fault=Stall(after=2)), reply("again")]
-    async with opened(tmp_path, replies) as (_desk, editor, connection, session_id, _server):
+    async with opened(tmp_path, replies) as (_program, editor, connection, session_id, _server):
         prompt = asyncio.create_task(connection.prompt(session_id=session_id, prompt=[text_block("go")]))
         await editor.until("agent_message_chunk")
         await connection.cancel(session_id=session_id)
@@ -138,22 +144,22 @@ async def test_cancel_ends_a_stream_and_the_next_prompt_works(tmp_path: Path) ->
 
 
 async def test_a_loaded_session_is_shown_again_and_goes_on(tmp_path: Path) -> None:
-    async with opened(tmp_path, [*EDIT, reply("Yes.")]) as (desk, editor, connection, session_id, _server):
+    async with opened(tmp_path, [*EDIT, reply("Yes.")]) as (program, editor, connection, session_id, _server):
         await connection.prompt(session_id=session_id, prompt=[text_block("change y")])
         await connection.close_session(session_id=session_id)
         editor.updates.clear()
-        await connection.load_session(cwd=str(desk.repo), session_id=session_id, mcp_servers=[])
+        await connection.load_session(cwd=str(program.repo), session_id=session_id, mcp_servers=[])
         assert [update.content.text for update in editor.of("user_message_chunk")] == ["change y"]
         assert len(editor.of("tool_call")) == len(editor.of("tool_call_update")) == 2
         assert editor.text() == "Done."
         response = await connection.prompt(session_id=session_id, prompt=[text_block("is it done?")])
         assert response.stop_reason == "end_turn"
-        listed = await connection.list_sessions(cwd=str(desk.repo))
+        listed = await connection.list_sessions(cwd=str(program.repo))
         assert [session.session_id for session in listed.sessions] == [session_id]
 
 
 async def test_modes_and_slash_commands_work(tmp_path: Path) -> None:
-    async with opened(tmp_path, EDIT) as (desk, editor, connection, session_id, _server):
+    async with opened(tmp_path, EDIT) as (program, editor, connection, session_id, _server):
         await connection.set_session_mode(session_id=session_id, mode_id="edit")
         with pytest.raises(RequestError, match="Invalid params"):
             await connection.set_session_mode(session_id=session_id, mode_id="yolo")
@@ -163,7 +169,7 @@ async def test_modes_and_slash_commands_work(tmp_path: Path) -> None:
         [commands] = editor.of("available_commands_update")
         assert {"undo", "diff", "cost", "compact"} <= {one.name for one in commands.available_commands}
         await connection.prompt(session_id=session_id, prompt=[text_block("/undo")])
-        assert (desk.repo / "a.py").read_text() == "x = 1\ny = 2\n"
+        assert (program.repo / "a.py").read_text() == "x = 1\ny = 2\n"
         editor.updates.clear()
         await connection.prompt(session_id=session_id, prompt=[text_block("/nonsense")])
         assert "there is no" in editor.text()
@@ -176,7 +182,7 @@ async def test_a_plan_and_a_question_reach_the_editor(tmp_path: Path) -> None:
         reply(call("ask_user", questions=[question])),
         reply("Done."),
     ]
-    async with opened(tmp_path, replies, answer="2") as (_desk, editor, connection, session_id, server):
+    async with opened(tmp_path, replies, answer="2") as (_program, editor, connection, session_id, server):
         await connection.prompt(session_id=session_id, prompt=[text_block("go")])
         [plan] = editor.of("plan")
         assert [(entry.content, entry.status) for entry in plan.entries] == [("look", "in_progress")]
@@ -184,7 +190,7 @@ async def test_a_plan_and_a_question_reach_the_editor(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_is_not_there_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
-    async with opened(tmp_path, [reply("hi")]) as (_desk, editor, connection, session_id, _server):
+    async with opened(tmp_path, [reply("hi")]) as (_program, editor, connection, session_id, _server):
         for folder in ("relative", "/no/such/folder"):
             with pytest.raises(RequestError):
                 await connection.new_session(cwd=folder, mcp_servers=[])

@@ -26,7 +26,7 @@ from buddy.agent.messages import CANCELLED_TEXT, NO_USAGE, AssistantMessage, Cal
 from buddy.headless.formats import ProgressLines, RunResult, TextFormat, usage_object
 from tests.fake_llm.script import HttpError, Reply, Stall, Tokens, call, failure, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import DIRECT, YOLO, Desk, check_golden, running
+from tests.support.program import DIRECT, YOLO, Program, check_golden, running
 
 TOOLS = ("read_file", "write_file", "run_shell")
 FORMATS = ("text", "json", "stream-json", "sse")
@@ -43,10 +43,10 @@ def work() -> list[Reply]:
     ]  # fmt: skip
 
 
-def desk_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> Desk:
-    desk = Desk(tmp_path, url, lane, TOOLS, **more)
-    desk.files(a__txt="alpha\n")
-    return desk
+def program_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> Program:
+    program = Program(tmp_path, url, lane, TOOLS, **more)
+    program.files(a__txt="alpha\n")
+    return program
 
 
 HEADS = tuple(f'event: {kind}_delta\ndata: {{"text": "' for kind in ("content", "thinking"))
@@ -67,11 +67,11 @@ def merged(text: str) -> str:
 @pytest.mark.parametrize("form", FORMATS)
 async def test_each_format_writes_the_run_in_its_own_way(tmp_path: Path, form: str) -> None:
     async with FakeLLM(work()) as server:
-        desk = desk_of(tmp_path, server.url, "anthropic", settings={"api": {"context_limit": 0}})
-        ran = await desk.run("exec", *YOLO, "--output-format", form, "Write b.txt")
+        program = program_of(tmp_path, server.url, "anthropic", settings={"api": {"context_limit": 0}})
+        ran = await program.run("exec", *YOLO, "--output-format", form, "Write b.txt")
     assert ran.code == 0, ran.err
-    assert (desk.repo / "b.txt").read_text() == "b\n"
-    found = desk.normal(f"--- stdout ---\n{ran.out}--- stderr ---\n{ran.err}")
+    assert (program.repo / "b.txt").read_text() == "b\n"
+    found = program.normal(f"--- stdout ---\n{ran.out}--- stderr ---\n{ran.err}")
     check_golden(f"formats/{form}.txt", merged(found))
 
 
@@ -79,8 +79,8 @@ async def test_each_format_writes_the_run_in_its_own_way(tmp_path: Path, form: s
 async def test_RU_5_11_arguments_that_are_no_object_are_kept_whole_in_one(tmp_path: Path, form: str) -> None:
     deep = "[" * 100_000
     async with FakeLLM([reply(call("run_shell", deep)), reply("I see.")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "--output-format", form, "hi")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "--output-format", form, "hi")
     assert (ran.code, "crashed" in ran.err) == (0, False), ran.err
     if form == "stream-json":
         used = [
@@ -91,8 +91,8 @@ async def test_RU_5_11_arguments_that_are_no_object_are_kept_whole_in_one(tmp_pa
 
 async def test_partial_messages_are_streamed_when_asked_for(tmp_path: Path) -> None:
     async with FakeLLM([reply(think("hm"), "one two three", chars=4)]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "--output-format=stream-json", "--include-partial-messages", "hi")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "--output-format=stream-json", "--include-partial-messages", "hi")
     deltas = [one["event"]["delta"] for one in ran.objects() if one["type"] == "stream_event"]
     assert "".join(one.get("text", "") for one in deltas) == "one two three"
     assert "".join(one.get("thinking", "") for one in deltas) == "hm"
@@ -105,8 +105,8 @@ async def test_partial_messages_are_streamed_when_asked_for(tmp_path: Path) -> N
 @pytest.mark.parametrize("form", ["json", "stream-json", "sse"])
 async def test_a_failure_ends_with_a_result_too(tmp_path: Path, form: str) -> None:
     async with FakeLLM([reply("", fault=HttpError(400, body={"error": {"message": "bad thing"}}))]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "--output-format", form, "hi")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "--output-format", form, "hi")
     last = json.loads(ran.out.strip().splitlines()[-1].removeprefix("data: "))
     assert ran.code == 1
     assert (last["type"], last["subtype"], last["is_error"]) == ("result", "error_during_execution", True)
@@ -116,28 +116,28 @@ async def test_a_failure_ends_with_a_result_too(tmp_path: Path, form: str) -> No
 
 async def test_the_answer_goes_to_the_file_of_o(tmp_path: Path) -> None:
     async with FakeLLM([reply("The answer.")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        target = desk.folder / "answer.md"
+        program = program_of(tmp_path, server.url)
+        target = program.folder / "answer.md"
         target.write_text("an older and longer answer")
-        ran = await desk.run("exec", "-o", str(target), "hi")
+        ran = await program.run("exec", "-o", str(target), "hi")
     assert (ran.code, ran.out, target.read_text()) == (0, "", "The answer.\n")
 
 
 async def test_a_file_of_o_that_cannot_be_written_is_said_before_the_model_is_asked(tmp_path: Path) -> None:
     async with FakeLLM([reply("The answer.")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "-o", "no/such/folder/answer.md", "hi")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "-o", "no/such/folder/answer.md", "hi")
     assert ran.code == 2
-    assert ran.told() == [f"-o no/such/folder/answer.md: there is no directory {desk.repo}/no/such/folder"]
+    assert ran.told() == [f"-o no/such/folder/answer.md: there is no directory {program.repo}/no/such/folder"]
     assert server.requests == []
 
 
 async def test_stdin_is_appended_to_the_prompt(tmp_path: Path) -> None:
     async with FakeLLM([reply("ok"), reply("ok"), reply("ok")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        assert (await desk.run("exec", "Explain", "this", stdin=b"line 1\nline 2\n")).code == 0
-        assert (await desk.run("exec", stdin=b"only piped")).code == 0
-        assert (await desk.run(stdin=b"no subcommand")).code == 0
+        program = program_of(tmp_path, server.url)
+        assert (await program.run("exec", "Explain", "this", stdin=b"line 1\nline 2\n")).code == 0
+        assert (await program.run("exec", stdin=b"only piped")).code == 0
+        assert (await program.run(stdin=b"no subcommand")).code == 0
     assert [one.last_user_text for one in server.requests] == [
         "Explain this\n\n<stdin>\nline 1\nline 2\n</stdin>", "only piped", "no subcommand",
     ]  # fmt: skip
@@ -145,8 +145,8 @@ async def test_stdin_is_appended_to_the_prompt(tmp_path: Path) -> None:
 
 async def test_stdin_that_is_not_utf_8_is_taken_with_replacements(tmp_path: Path) -> None:
     async with FakeLLM([reply("ok")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "Explain", stdin=b"gr\xfc\xdfe \xff\x00 \xe2\x82")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "Explain", stdin=b"gr\xfc\xdfe \xff\x00 \xe2\x82")
     assert (ran.code, ran.out) == (0, "ok\n")
     assert (
         server.requests[0].last_user_text == "Explain\n\n<stdin>\ngr\ufffd\ufffde \ufffd\x00 \ufffd\n</stdin>"
@@ -155,17 +155,17 @@ async def test_stdin_that_is_not_utf_8_is_taken_with_replacements(tmp_path: Path
 
 async def test_too_long_a_stdin_is_refused_with_what_to_do(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "Explain", stdin=b"x" * 1_000_001)
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "Explain", stdin=b"x" * 1_000_001)
     assert ran.code == 2
     assert ran.told() == ["stdin is longer than 1,000,000 characters; save it to a file and name that file"]
-    assert (server.requests, desk.sessions()) == ([], [])
+    assert (server.requests, program.sessions()) == ([], [])
 
 
 async def test_a_mentioned_file_goes_along(tmp_path: Path) -> None:
     async with FakeLLM([reply("ok")]) as server:
-        desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "What is in @a.txt?")
+        program = program_of(tmp_path, server.url)
+        ran = await program.run("exec", "What is in @a.txt?")
     assert ran.code == 0
     assert "[attached: a.txt]" in server.requests[0].last_user_text
     assert "alpha" in server.requests[0].last_user_text
@@ -201,19 +201,19 @@ async def test_RU_S1_text_on_a_pipe_and_in_a_file_is_the_models_byte_for_byte(
     tmp_path: Path, text: str
 ) -> None:
     async with FakeLLM([reply(text, chars=3), reply(text)]) as server:
-        desk = desk_of(tmp_path, server.url)
-        piped = await desk.run("exec", "hi")
-        await desk.run("exec", "-o", "out.txt", "hi")
+        program = program_of(tmp_path, server.url)
+        piped = await program.run("exec", "hi")
+        await program.run("exec", "-o", "out.txt", "hi")
     expected = text if text.endswith("\n") else text + "\n"
     assert piped.out == expected
-    assert (desk.repo / "out.txt").read_bytes().decode() == expected
+    assert (program.repo / "out.txt").read_bytes().decode() == expected
 
 
 async def test_RU_S1_a_long_answer_is_on_the_pipe_before_it_is_over(tmp_path: Path) -> None:
     start = "line of the answer\n" * 50
     async with FakeLLM([reply(start + "the end", fault=Stall(after=len(start) // 8))]) as server:
-        desk = desk_of(tmp_path, server.url)
-        async with running(desk, "exec", "hi") as process:
+        program = program_of(tmp_path, server.url)
+        async with running(program, "exec", "hi") as process:
             assert process.stdout is not None
             first = await asyncio.wait_for(process.stdout.readexactly(len(start) - 20), 50)
             process.send_signal(signal.SIGINT)
@@ -273,13 +273,13 @@ async def test_the_key_is_nowhere_but_in_the_header(tmp_path: Path, lane: str) -
         reply("ok", fault=HttpError(401, body={"error": {"message": "bad key sk-test-journey-0123456789"}})),
     ]
     async with FakeLLM(script) as server:
-        desk = desk_of(tmp_path, server.url, lane)
-        ran = await desk.run("exec", *YOLO, "--debug", "--output-format", "stream-json", "hi")
+        program = program_of(tmp_path, server.url, lane)
+        ran = await program.run("exec", *YOLO, "--debug", "--output-format", "stream-json", "hi")
     assert ran.code == 4
     assert "sk-test-journey" in json.dumps([one.headers for one in server.requests])
     assert "sk-test-journey" not in json.dumps([one.json for one in server.requests])
     assert "sk-test-journey" not in ran.out + ran.err
-    for folder in (desk.repo, desk.home):
+    for folder in (program.repo, program.home):
         for path in folder.rglob("*"):
             if path.is_file():
                 assert b"sk-test-journey" not in path.read_bytes(), path

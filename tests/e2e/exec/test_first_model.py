@@ -13,7 +13,7 @@ from buddy.config.first_model import IN_ORDER, first_model
 from buddy.config.loading import Directories, load, remember_model
 from buddy.llm.keys import save_credential
 from buddy.llm.routing import route
-from tests.support.program import Desk
+from tests.support.program import Program
 
 
 def loaded(folder: Path, environment: dict[str, str] | None = None) -> Any:
@@ -64,15 +64,15 @@ def test_RU_A5_a_saved_key_is_enough_where_the_environment_has_none() -> None:
 
 
 async def test_RU_A5_what_login_saved_chooses_the_first_model(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9")
-    (desk.config / "buddy.toml").write_text("")
-    kept = desk.home / ".local/share/buddy/credentials.json"
+    program = Program(tmp_path, "http://127.0.0.1:9")
+    (program.config / "buddy.toml").write_text("")
+    kept = program.home / ".local/share/buddy/credentials.json"
     save_credential(kept, "mistral", "k-123456")
-    told = (await desk.run("doctor")).out
+    told = (await program.run("doctor")).out
     assert "model: mistral/mistral-large-latest, because its provider's key is saved" in told
     assert "ok    key: from the saved key of mistral" in told
     kept.write_text("{")
-    assert "is not what buddy wrote there" in (await desk.run("doctor")).out
+    assert "is not what buddy wrote there" in (await program.run("doctor")).out
 
 
 def test_RU_A5_a_chosen_model_is_remembered_until_the_persons_file_names_another(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk, Ran
+from tests.support.program import Program, Ran
 
 TEST = "import unittest\nfrom calc import add\n\n\nclass T(unittest.TestCase):\n"
 TEST += "    def test_add(self):\n        self.assertEqual(add(2, 2), 4)\n"
@@ -24,17 +24,17 @@ WORK = [
 ]
 
 
-async def _worked(tmp_path: Path, *options: str) -> tuple[Desk, Ran]:
+async def _worked(tmp_path: Path, *options: str) -> tuple[Program, Ran]:
     async with FakeLLM(WORK) as server:
-        desk = Desk(tmp_path, server.url, tools=TOOLS)
-        desk.files(
+        program = Program(tmp_path, server.url, tools=TOOLS)
+        program.files(
             calc__py="def add(a, b):\n    return a - b\n", test_calc__py=TEST, __gitignore="__pycache__\n"
         )
-        ran = await desk.run(
+        ran = await program.run(
             "exec", "--permission-mode", "edit", "--allow", f"Bash({COMMAND})", *options, "Mend it."
         )
-    assert (desk.repo / "test_calc.py").exists()
-    return desk, ran
+    assert (program.repo / "test_calc.py").exists()
+    return program, ran
 
 
 def _receipt(ran: Ran, output_format: str) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.security.test_racing_names import RACE
-from tests.support.command_desk import processes_with
-from tests.support.program import YOLO, Desk
-from tests.support.sandbox_desk import WITHOUT_NAMESPACES
+from tests.support.command_tools import processes_with
+from tests.support.program import YOLO, Program
+from tests.support.sandbox_machine import WITHOUT_NAMESPACES
 from tests.support.through_the_proxy import FETCH, far_server
 
 AUTO = ("--permission-mode", "auto")
@@ -36,30 +36,30 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def confined_desk(folder: Path, server: FakeLLM, **sandbox: object) -> Desk:
+def confined_program(folder: Path, server: FakeLLM, **sandbox: object) -> Program:
     """The program with its sandbox on."""
-    desk = Desk(folder, server.url)
-    desk.configure({"sandbox": {"level": "auto", **sandbox}})
-    return desk
+    program = Program(folder, server.url)
+    program.configure({"sandbox": {"level": "auto", **sandbox}})
+    return program
 
 
 async def answers(
     folder: Path, *commands: str, options: tuple[str, ...] = AUTO, settings: dict[str, object] | None = None
-) -> tuple[Desk, list[str]]:
+) -> tuple[Program, list[str]]:
     """Run commands as calls of a model; return what it was answered."""
     replies = [reply(call("run_shell", command=command)) for command in commands]
     async with FakeLLM([*replies, reply("Done.")]) as server:
-        desk = confined_desk(folder, server, **(settings or {}))
-        await desk.run("exec", "go", *options)
-        return desk, [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program = confined_program(folder, server, **(settings or {}))
+        await program.run("exec", "go", *options)
+        return program, [one.text for one in await program.history() if isinstance(one, ToolMessage)]
 
 
 @requires("bwrap")
 async def test_auto_runs_a_command_inside_and_nothing_outside_changes(folder: Path) -> None:
-    desk, (answer,) = await answers(folder, "echo made > made.txt; touch ~/outside; echo end")
+    program, (answer,) = await answers(folder, "echo made > made.txt; touch ~/outside; echo end")
 
-    assert (desk.repo / "made.txt").read_text() == "made\n"
-    assert not (desk.home / "outside").exists()
+    assert (program.repo / "made.txt").read_text() == "made\n"
+    assert not (program.home / "outside").exists()
     assert "Read-only file system" in answer
     assert "end\n[exit code 0" in answer
 
@@ -82,22 +82,22 @@ async def test_a_blocked_folder_is_named_by_the_one_to_open(folder: Path) -> Non
 async def test_a_name_created_by_racing_is_told_to_model_and_person(folder: Path) -> None:
     command = f"{os.path.realpath(sys.executable)} -I race.py mkdir .codexx .codex"
     async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
-        desk = confined_desk(folder, server)
-        (desk.repo / "race.py").write_text(RACE)
-        ran = await desk.run("exec", "go", *AUTO)
-        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program = confined_program(folder, server)
+        (program.repo / "race.py").write_text(RACE)
+        ran = await program.run("exec", "go", *AUTO)
+        (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
 
     assert "RACED" in answer  # otherwise this tests nothing
     told = ".codex was created; it is now .buddyx/quarantine/"
     assert f"[a sandboxed command changed a protected name: {told}" in answer
     assert f"a sandboxed command changed a protected name: {told}" in ran.err
-    assert not (desk.repo / ".codex").exists()
+    assert not (program.repo / ".codex").exists()
 
 
 @requires("bwrap")
 async def test_a_folder_of_the_settings_is_open(folder: Path) -> None:
     async with FakeLLM([reply(call("run_shell", command="touch ~/.tool/x")), reply("Done.")]) as server:
-        again = confined_desk(folder, server, write=["~/.tool"])
+        again = confined_program(folder, server, write=["~/.tool"])
         (again.home / ".tool").mkdir()
         await again.run("exec", "go", *AUTO)
     assert (again.home / ".tool" / "x").exists()
@@ -115,9 +115,9 @@ async def test_a_server_of_one_command_is_reached_by_the_next(folder: Path) -> N
             reply("Done."),
         ]
     ) as server:
-        desk = confined_desk(folder, server)
-        await desk.run("exec", "go", *AUTO)
-        found = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program = confined_program(folder, server)
+        await program.run("exec", "go", *AUTO)
+        found = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert "Directory listing" in found[1]
     assert (
         "It serves port 8123 inside the sandbox: commands here reach that, the person's browser" in found[2]
@@ -135,9 +135,9 @@ async def test_a_rule_runs_a_server_where_the_browser_reaches_it(folder: Path) -
             reply("Done."),
         ]
     ) as server:
-        desk = confined_desk(folder, server)
-        desk.configure({"sandbox": {"level": "auto"}, "rule": [{**rule, "sandbox": "off"}]})
-        work = asyncio.ensure_future(desk.run("exec", "go", *AUTO))
+        program = confined_program(folder, server)
+        program.configure({"sandbox": {"level": "auto"}, "rule": [{**rule, "sandbox": "off"}]})
+        work = asyncio.ensure_future(program.run("exec", "go", *AUTO))
         namespaces = set[str]()
         while not work.done():
             for pid in processes_with("http.server\x000"):
@@ -148,9 +148,9 @@ async def test_a_rule_runs_a_server_where_the_browser_reaches_it(folder: Path) -
 
 
 async def test_yolo_runs_outside_of_the_sandbox(folder: Path) -> None:
-    desk, _ = await answers(folder, "touch ~/outside", options=YOLO)
+    program, _ = await answers(folder, "touch ~/outside", options=YOLO)
 
-    assert (desk.home / "outside").exists()
+    assert (program.home / "outside").exists()
 
 
 @requires("bwrap")
@@ -159,28 +159,28 @@ async def test_a_required_sandbox_that_is_not_there_stops_commands(folder: Path,
     words = {"command": "touch ran; cat main.py"} if kind == "run_shell" else {"target": ""}
     with no_landlock() as before:
         async with FakeLLM([reply(call(kind, **words)), reply("Done.")]) as server:
-            desk = confined_desk(folder, server, level="require")
-            desk.before = before
-            desk.files(test_it__py="def test_it():\n    open('ran', 'w')\n")
-            await desk.run("exec", "go", *AUTO, pass_fds=(int(before[-2]),))
-            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+            program = confined_program(folder, server, level="require")
+            program.before = before
+            program.files(test_it__py="def test_it():\n    open('ran', 'w')\n")
+            await program.run("exec", "go", *AUTO, pass_fds=(int(before[-2]),))
+            (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert '[sandbox] level = "require", and there is no sandbox here: bubblewrap does not work' in answer
     assert "Landlock" in answer
-    assert not (desk.repo / "ran").exists()
+    assert not (program.repo / "ran").exists()
 
 
 @requires("bwrap")
 async def test_without_any_sandbox_the_program_works_and_says_so(folder: Path) -> None:
     with no_landlock() as before:
         async with FakeLLM([reply(call("run_shell", command="cat main.py")), reply("Done.")]) as server:
-            desk = confined_desk(folder, server)
-            desk.before = before
-            desk.files(main__py="print(1)\n")
-            ran = await desk.run("exec", "go", pass_fds=(int(before[-2]),))
-            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+            program = confined_program(folder, server)
+            program.before = before
+            program.files(main__py="print(1)\n")
+            ran = await program.run("exec", "go", pass_fds=(int(before[-2]),))
+            (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     with no_landlock() as before:
-        desk.before = before
-        doctor = await desk.run("doctor", pass_fds=(int(before[-2]),))
+        program.before = before
+        doctor = await program.run("doctor", pass_fds=(int(before[-2]),))
     assert (ran.code, answer.partition("\n")[0]) == (0, "print(1)")
     assert "sandbox: none (bubblewrap does not work here" in doctor.out
     assert "a command that runs can do whatever you can do" in doctor.out
@@ -223,10 +223,10 @@ async def test_an_allowed_host_leads_to_a_private_network_only_where_that_is_nam
         async with FakeLLM(
             [reply(call("run_shell", command=f"python3 fetch.py {far}")), reply("Done.")]
         ) as server:
-            desk = confined_desk(folder, server, **settings)
-            desk.files(fetch__py=FETCH)
-            await desk.run("exec", "go", *AUTO)
-            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+            program = confined_program(folder, server, **settings)
+            program.files(fetch__py=FETCH)
+            await program.run("exec", "go", *AUTO)
+            (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert says.format(far=far) in answer
 
 
@@ -235,10 +235,10 @@ async def test_a_folder_of_add_dir_can_be_changed_and_its_settings_cannot(folder
     (folder / "more/.vscode").mkdir(parents=True)
     command = f"cd {folder}/more; touch file; touch .vscode/tasks.json; mkdir .codex"
     async with FakeLLM([reply(call("run_shell", command="bash script.sh")), reply("Done.")]) as server:
-        desk = confined_desk(folder, server)
-        (desk.repo / "script.sh").write_text(command)
-        await desk.run("exec", "go", "--add-dir", str(folder / "more"), *AUTO)
-        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program = confined_program(folder, server)
+        (program.repo / "script.sh").write_text(command)
+        await program.run("exec", "go", "--add-dir", str(folder / "more"), *AUTO)
+        (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert sorted(str(one.relative_to(folder / "more")) for one in (folder / "more").rglob("*")) == [
         ".vscode",
         "file",
@@ -255,10 +255,10 @@ async def test_what_only_reads_may_loop_unasked_and_sees_no_secret(folder: Path)
             reply("Done."),
         ]
     ) as server:
-        desk = confined_desk(folder, server)
-        desk.files(main__py="print(1)\n")
-        await desk.run("exec", "go", "--permission-mode", "plan")
-        first, second = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program = confined_program(folder, server)
+        program.files(main__py="print(1)\n")
+        await program.run("exec", "go", "--permission-mode", "plan")
+        first, second = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert "[exit code" not in first  # secrets ask, sandbox or not
     assert second.count("main.py") == 2
 
@@ -276,11 +276,11 @@ async def test_ATTACK3_the_file_a_profile_reads_its_key_from_is_hidden(folder: P
             reply("Done."),
         ]
     ) as server:
-        desk = Desk(folder, server.url, environment={"GH_CONFIG_DIR": str(moved / "gh")})
+        program = Program(folder, server.url, environment={"GH_CONFIG_DIR": str(moved / "gh")})
         other = {"model": "openai/x", "api_key_file": str(key)}
-        desk.configure({"sandbox": {"level": "auto"}, "models": {"other": other}})
-        await desk.run("exec", "go", *AUTO)
-        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+        program.configure({"sandbox": {"level": "auto"}, "models": {"other": other}})
+        await program.run("exec", "go", *AUTO)
+        (answer,) = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert "dGhlLWtleS" not in answer
     assert "the-token" not in answer
     assert "end" in answer

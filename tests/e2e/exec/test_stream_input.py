@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk, Ran, running
+from tests.support.program import Program, Ran, running
 
 # The options claude-agent-sdk 0.2.187 always sends.
 SDK = (
@@ -36,9 +36,9 @@ def results(ran: Ran) -> list[Any]:
 
 async def test_each_message_gets_a_turn_and_a_result(tmp_path: Path) -> None:
     async with FakeLLM([reply("One."), reply("Two.")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         given = lines(request(1, subtype="initialize", hooks=None), said("first"), said("second"))
-        ran = await desk.run(*SDK, stdin=given)
+        ran = await program.run(*SDK, stdin=given)
     assert (ran.code, results(ran)) == (0, ["One.", "Two."]), ran.err
     first = ran.objects()[0]
     assert (first["type"], first["response"]["request_id"]) == ("control_response", "req_1")
@@ -52,9 +52,9 @@ async def test_each_message_gets_a_turn_and_a_result(tmp_path: Path) -> None:
 
 async def test_a_line_that_is_no_message_costs_only_itself(tmp_path: Path) -> None:
     async with FakeLLM([reply("Still here.")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         bad = b'{"broken": \n[1]\n\xff\xfe\n' + b"[" * 100_000 + b'\n{"type":"other"}\n'
-        ran = await desk.run(*SDK, stdin=bad + lines(said(""), said("hi")))
+        ran = await program.run(*SDK, stdin=bad + lines(said(""), said("hi")))
     assert (ran.code, results(ran)) == (0, ["Still here."]), ran.err
     errors = [one for one in ran.objects() if one.get("subtype") == "input_error"]
     assert [one["line"] for one in errors] == [1, 2, 3, 4, 5, 6]
@@ -62,7 +62,7 @@ async def test_a_line_that_is_no_message_costs_only_itself(tmp_path: Path) -> No
 
 async def test_what_would_silently_be_missing_is_refused(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         hooks = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"]}]}
         asked = lines(
             request(1, subtype="initialize", hooks=hooks),
@@ -70,15 +70,15 @@ async def test_what_would_silently_be_missing_is_refused(tmp_path: Path) -> None
             request(3, subtype="set_permission_mode", mode="plan"),
             request(4, subtype="rewind_files", user_message_id="x"),
         )
-        ran = await desk.run(*SDK, stdin=asked)
+        ran = await program.run(*SDK, stdin=asked)
     answers = [one["response"]["subtype"] for one in ran.objects()]
     assert (ran.code, answers) == (0, ["error", "error", "success", "error"]), ran.err
 
 
 async def test_an_interrupt_ends_the_turn_and_not_the_run(tmp_path: Path) -> None:
     async with FakeLLM([reply("Begin", "…", fault=Stall(after=1)), reply("Next.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        async with running(desk, *SDK, "--include-partial-messages", stdin=-1) as process:
+        program = Program(tmp_path, server.url)
+        async with running(program, *SDK, "--include-partial-messages", stdin=-1) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(lines(said("long")))
@@ -95,8 +95,8 @@ async def test_an_interrupt_ends_the_turn_and_not_the_run(tmp_path: Path) -> Non
 
 async def test_SIGTERM_between_turns_ends_with_143(tmp_path: Path) -> None:
     async with FakeLLM([reply("One.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        async with running(desk, *SDK, stdin=-1) as process:
+        program = Program(tmp_path, server.url)
+        async with running(program, *SDK, stdin=-1) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(lines(said("hi")))
@@ -110,7 +110,7 @@ async def test_SIGTERM_between_turns_ends_with_143(tmp_path: Path) -> None:
 
 async def test_a_program_allows_tools_by_their_names_of_claude(tmp_path: Path) -> None:
     async with FakeLLM([reply(call("write_file", path="a.txt", content="a")), reply("Done.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        ran = await desk.run(*SDK, "--allowedTools", "Read,Write,Bash(ls:*)", stdin=lines(said("write")))
+        program = Program(tmp_path, server.url)
+        ran = await program.run(*SDK, "--allowedTools", "Read,Write,Bash(ls:*)", stdin=lines(said("write")))
     assert (ran.code, results(ran)) == (0, ["Done."]), ran.err
-    assert (desk.repo / "a.txt").read_text() == "a"
+    assert (program.repo / "a.txt").read_text() == "a"

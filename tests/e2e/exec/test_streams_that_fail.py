@@ -15,7 +15,7 @@ import pytest
 from tests.capabilities import requires
 from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import ROOT, YOLO, Desk, finished, running
+from tests.support.program import ROOT, YOLO, Program, finished, running
 
 WRITES = call("write_file", path="new.txt", content="x")
 
@@ -23,9 +23,9 @@ WRITES = call("write_file", path="new.txt", content="x")
 @pytest.mark.parametrize("form", ["text", "json", "stream-json", "sse"])
 async def test_a_full_disk_behind_stdout_is_named_as_what_it_is(tmp_path: Path, form: str) -> None:
     async with FakeLLM([reply(WRITES), reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         full = os.open("/dev/full", os.O_WRONLY)
-        ran = await desk.run("exec", *YOLO, "--output-format", form, "hi", stdout=full)
+        ran = await program.run("exec", *YOLO, "--output-format", form, "hi", stdout=full)
         os.close(full)
     assert (ran.code, ran.told()) == (
         1,
@@ -35,20 +35,20 @@ async def test_a_full_disk_behind_stdout_is_named_as_what_it_is(tmp_path: Path, 
 
 async def test_a_full_disk_behind_stderr_stops_nothing(tmp_path: Path) -> None:
     async with FakeLLM([reply(WRITES), reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         full = os.open("/dev/full", os.O_WRONLY)
-        ran = await desk.run("exec", *YOLO, "hi", stderr=full)
+        ran = await program.run("exec", *YOLO, "hi", stderr=full)
         os.close(full)
     assert (ran.code, ran.out) == (0, "ok\n")
-    assert (desk.repo / "new.txt").read_text() == "x"
+    assert (program.repo / "new.txt").read_text() == "x"
 
 
 async def test_a_reader_of_stderr_that_left_stops_nothing(tmp_path: Path) -> None:
     async with FakeLLM([reply(WRITES), reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         reading, writing = os.pipe()
         os.close(reading)
-        ran = await desk.run("exec", *YOLO, "hi", stderr=writing)
+        ran = await program.run("exec", *YOLO, "hi", stderr=writing)
         os.close(writing)
     assert (ran.code, ran.out) == (0, "ok\n")
 
@@ -69,10 +69,10 @@ def test_what_cannot_be_told_keeps_its_exit_code(tmp_path: Path, words: list[str
 async def test_a_signal_that_was_to_be_ignored_is_ignored(tmp_path: Path, number: signal.Signals) -> None:
     """`nohup buddy exec …`, and a run in the background of a script."""
     async with FakeLLM([reply("one two three", fault=Stall(after=1))]) as server:
-        desk = Desk(
+        program = Program(
             tmp_path, server.url, before=("sh", "-c", f"trap '' {number.name[3:]}; exec \"$@\"", "sh")
         )
-        async with running(desk, "exec", "Count") as process:
+        async with running(program, "exec", "Count") as process:
             await server.arrived(1)
             process.send_signal(number)
             await asyncio.sleep(0.2)
@@ -86,26 +86,26 @@ async def test_a_signal_that_was_to_be_ignored_is_ignored(tmp_path: Path, number
 async def test_an_ephemeral_run_in_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     script = 'mount --bind . . && mount -o remount,ro,bind . && cd "$PWD" && exec "$@"'
     async with FakeLLM([reply(call("read_file", path="a.txt")), reply(WRITES), reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url, before=("unshare", "-rm", "sh", "-c", script, "sh"))
-        desk.environment = {"TMPDIR": str(tmp_path / "temporary")}
+        program = Program(tmp_path, server.url, before=("unshare", "-rm", "sh", "-c", script, "sh"))
+        program.environment = {"TMPDIR": str(tmp_path / "temporary")}
         (tmp_path / "temporary").mkdir()
-        desk.files(a__txt="hello\n")
-        ran = await desk.run("exec", *YOLO, "--ephemeral", "hi")
+        program.files(a__txt="hello\n")
+        ran = await program.run("exec", *YOLO, "--ephemeral", "hi")
     assert (ran.code, ran.out) == (0, "ok\n"), ran.err
     assert list((tmp_path / "temporary").iterdir()) == []
-    assert not (desk.repo / "new.txt").exists()
+    assert not (program.repo / "new.txt").exists()
 
 
 async def test_what_a_killed_run_left_beside_a_file_goes_when_the_session_goes_on(tmp_path: Path) -> None:
     async with FakeLLM([reply(WRITES), reply("ok"), reply("again")]) as server:
-        desk = Desk(tmp_path, server.url)
-        await desk.run("exec", *YOLO, "hi")
-        (log,) = desk.repo.glob(".buddyx/sessions/*/undo/log.jsonl")
+        program = Program(tmp_path, server.url)
+        await program.run("exec", *YOLO, "hi")
+        (log,) = program.repo.glob(".buddyx/sessions/*/undo/log.jsonl")
         (name,) = re.findall(r"[.]buddy-[0-9a-f]+[.]tmp", log.read_text())
-        (desk.repo / name).write_text((desk.repo / "new.txt").read_text()[:1])
-        aside = desk.repo / name.replace(".tmp", ".old")
+        (program.repo / name).write_text((program.repo / "new.txt").read_text()[:1])
+        aside = program.repo / name.replace(".tmp", ".old")
         aside.write_text("somebody saved this at that moment")
-        ran = await desk.run("exec", "--continue", "on")
+        ran = await program.run("exec", "--continue", "on")
     assert (ran.code, ran.out) == (0, "again\n"), ran.err
-    assert not (desk.repo / name).exists()
+    assert not (program.repo / name).exists()
     assert aside.read_text() == "somebody saved this at that moment"

@@ -16,7 +16,7 @@ from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import Terminal, on_terminal
 
 SEEN_S = 0.4
@@ -39,7 +39,7 @@ sys.exit(code)
 """The first process of the namespace: writes down how many are left when the program has ended."""
 
 
-def program(folder: Path) -> tuple[str, ...]:
+def command(folder: Path) -> tuple[str, ...]:
     """buddy in its limits, all of it in a namespace."""
     first = (sys.executable, "-c", INIT, str(folder / "left"))
     return (*IN_A_NAMESPACE, *first, *IN_LIMITS, sys.executable, "-m", "buddy")
@@ -59,12 +59,12 @@ def bombs() -> int:
     return count
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
-    desk = Desk(folder, server.url)
-    desk.files(main__py="print(1)\n")
-    for path in (desk.folder, *desk.folder.rglob("*")):
+def program_of(folder: Path, server: FakeLLM) -> Program:
+    program = Program(folder, server.url)
+    program.files(main__py="print(1)\n")
+    for path in (program.folder, *program.folder.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
-    return desk
+    return program
 
 
 async def allowed(terminal: Terminal) -> None:
@@ -104,7 +104,7 @@ async def at_prompt(tmp_path: Path) -> AsyncIterator[Terminal]:
     """A session in limits; at the end it is left with Ctrl+D, in order, with no process remaining."""
     async with (
         FakeLLM(model) as server,
-        on_terminal(desk_of(tmp_path, server), *YOLO, program=program(tmp_path)) as terminal,
+        on_terminal(program_of(tmp_path, server), *YOLO, command=command(tmp_path)) as terminal,
     ):
         await terminal.shows("sandbox")
         yield terminal

@@ -13,7 +13,7 @@ from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.legal_history import is_legal
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.small_disk import SmallDisk
 from tests.support.terminal import Terminal, on_terminal
 
@@ -22,10 +22,10 @@ LONG = "long " * 4000
 FLOOD = "head -c 600000 /dev/zero | tr '\\0' x"
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
-    desk = Desk(folder, server.url)
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_of(folder: Path, server: FakeLLM) -> Program:
+    program = Program(folder, server.url)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 async def left(terminal: Terminal) -> None:
@@ -34,9 +34,11 @@ async def left(terminal: Terminal) -> None:
     assert b"Traceback" not in terminal.output
 
 
-def half_written(desk: Desk) -> list[str]:
+def half_written(program: Program) -> list[str]:
     """Files on their way that never arrived, and lines without an end."""
-    places = [path for root in (desk.repo / ".buddyx", desk.home / ".local") for path in root.rglob("*")]
+    places = [
+        path for root in (program.repo / ".buddyx", program.home / ".local") for path in root.rglob("*")
+    ]
     names = [path.name for path in places if path.name.endswith((".tmp", ".part", ".new", ".torn"))]
     lines = [path for path in places if path.suffix == ".jsonl" or path.name == "history"]
     return names + [path.name for path in lines if not path.read_bytes().endswith(b"\n")]
@@ -51,9 +53,9 @@ async def test_REL_062_a_full_disk_holds_the_work_until_there_is_room(tmp_path: 
         return reply(f"Heard {asked.last_user_text.split()[0]}.")
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        disk = SmallDisk(desk)
-        async with on_terminal(desk, *YOLO, program=disk.program) as terminal:
+        program = program_of(tmp_path, server)
+        disk = SmallDisk(program)
+        async with on_terminal(program, *YOLO, command=disk.program) as terminal:
             await terminal.line("first")
             await terminal.has_shown("Heard first.")
             await terminal.shows("done")
@@ -63,7 +65,7 @@ async def test_REL_062_a_full_disk_holds_the_work_until_there_is_room(tmp_path: 
             await terminal.line("")
             await terminal.has_shown("NOT SAVED: [Errno 28] No space left on device; new messages are held")
             shown = "".join("".join(terminal.everything()).split())  # a long path is folded somewhere
-            assert f"freespaceon{desk.repo}" in shown
+            assert f"freespaceon{program.repo}" in shown
             asked = len(server.requests)
             await terminal.type("still here")
             await terminal.until(lambda: terminal.input_line() == "still here", "keys")
@@ -74,13 +76,13 @@ async def test_REL_062_a_full_disk_holds_the_work_until_there_is_room(tmp_path: 
             terminal.keys("\x15")
             await terminal.line("third")
             await terminal.has_shown("Heard third.")
-            assert (desk.repo / "ran").exists()
+            assert (program.repo / "ran").exists()
             await left(terminal)
         await disk.bring_back()
-        assert half_written(desk) == []
-        assert await desk.prompts() == ["first", f"second {LONG}".rstrip(), "third"]
-        assert is_legal(await desk.history()) == []
-        typed = (desk.home / ".local/state/buddy/history").read_text().splitlines()
+        assert half_written(program) == []
+        assert await program.prompts() == ["first", f"second {LONG}".rstrip(), "third"]
+        assert is_legal(await program.history()) == []
+        typed = (program.home / ".local/state/buddy/history").read_text().splitlines()
         assert [json.loads(line).split()[0] for line in typed] == ["first", "third"]
 
 
@@ -93,9 +95,9 @@ async def test_REL_062_an_output_that_has_no_room_is_told_and_takes_none(tmp_pat
         return reply(f"Heard {asked.last_user_text}.")
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        disk = SmallDisk(desk)
-        async with on_terminal(desk, *YOLO, program=disk.program) as terminal:
+        program = program_of(tmp_path, server)
+        disk = SmallDisk(program)
+        async with on_terminal(program, *YOLO, command=disk.program) as terminal:
             await terminal.shows("sandbox")
             await disk.fill(leave_kb=450)
             await terminal.line("flood")
@@ -109,7 +111,7 @@ async def test_REL_062_an_output_that_has_no_room_is_told_and_takes_none(tmp_pat
             assert "the whole is in " in server.requests[-1].tool_results[1]
             await left(terminal)
         await disk.bring_back()
-        assert half_written(desk) == []
-        (kept,) = (desk.repo / ".buddyx/sessions").glob("*/output/*.out")
+        assert half_written(program) == []
+        (kept,) = (program.repo / ".buddyx/sessions").glob("*/output/*.out")
         assert kept.stat().st_size == 600_000
-        assert is_legal(await desk.history()) == []
+        assert is_legal(await program.history()) == []

@@ -10,7 +10,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import ENTER_S, Terminal, on_terminal
 
 GUARD_S = 0.3
@@ -25,10 +25,10 @@ def touches(asked: Asked) -> Reply:
     return reply(call("run_shell", command=f"touch {asked.last_user_text.split()[-1]}"))
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
-    desk = Desk(folder, server.url)
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_of(folder: Path, server: FakeLLM) -> Program:
+    program = Program(folder, server.url)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 def said(terminal: Terminal, text: str) -> bool:
@@ -53,8 +53,8 @@ async def test_SEC_038_an_answer_begun_for_a_request_that_went_away_does_not_ans
     tmp_path: Path,
 ) -> None:
     async with FakeLLM(touches) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"make {name} &")
@@ -73,8 +73,8 @@ async def test_SEC_038_an_answer_begun_for_a_request_that_went_away_does_not_ans
             await terminal.shows("1 approval waiting", "▸ request 2 (task 3) high run_shell touch second")
             await answered_anew(terminal, "y")
             await terminal.has_shown("task 3 make second: done")
-        assert not (desk.repo / "first").exists()
-        assert (desk.repo / "second").exists()
+        assert not (program.repo / "first").exists()
+        assert (program.repo / "second").exists()
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ async def test_SEC_039_a_key_that_comes_right_after_the_request_does_not_answer_
         return touches(asked)
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             for turn in range(12):
                 await terminal.line(f"make file{turn}")
@@ -96,7 +96,7 @@ async def test_SEC_039_a_key_that_comes_right_after_the_request_does_not_answer_
                 await terminal.until(lambda: terminal.input_line() == "y", "typed")
                 took_s = asyncio.get_running_loop().time() - asked_at[0]
                 await enter(terminal)
-                file = desk.repo / f"file{turn}"
+                file = program.repo / f"file{turn}"
                 await terminal.until(lambda: said(terminal, TOO_SOON) or file.exists(), "an answer or none")  # noqa: B023
                 if not file.exists():
                     break
@@ -115,8 +115,8 @@ async def test_SEC_039_a_letter_that_was_there_before_the_request_does_not_answe
         return reply(*touches(asked).parts, first_s=0 if asked.turns[-1][0] == "tool" else 1.5)
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             await terminal.line("make file")
             await terminal.type("y")
@@ -126,7 +126,7 @@ async def test_SEC_039_a_letter_that_was_there_before_the_request_does_not_answe
             await asyncio.sleep(SEEN_S)
             await enter(terminal)
             await terminal.shows(TOO_SOON)
-            assert not (desk.repo / "file").exists()
+            assert not (program.repo / "file").exists()
             await answered_anew(terminal, "n")
             await terminal.has_shown("END of it.")
-        assert not (desk.repo / "file").exists()
+        assert not (program.repo / "file").exists()

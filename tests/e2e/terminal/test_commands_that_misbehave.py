@@ -18,7 +18,7 @@ from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.faults.signal_round import running
 from tests.support.loop_watch import LoopWatch
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import ENTER_S, on_terminal
 from tests.support.typist import Typist, resident_kb
 
@@ -122,14 +122,14 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
         return reply("That is all.")
 
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
         watch = LoopWatch(tmp_path)
-        async with on_terminal(desk, *YOLO, columns=110, rows=40, program=watch.program) as terminal:
+        async with on_terminal(program, *YOLO, columns=110, rows=40, command=watch.program) as terminal:
             await terminal.line(WARM)
             await terminal.has_shown("That is all.")
             if scene.no_room:
-                (session,) = desk.repo.glob(".buddyx/sessions/*-*")
+                (session,) = program.repo.glob(".buddyx/sessions/*-*")
                 (session / "output").write_text("a file where the folder should be")
             before_kb = resident_kb(terminal.process.pid)
             watch.begin()
@@ -152,9 +152,9 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
             assert typist.usual_slowest_s < KEY_DEADLINE_S, f"a key took {typist.usual_slowest_s:.1f} s"
             assert watch.usual_longest_ms() < STRETCH_MS, f"{watch.stretches_ms()[:20]} ms without a look"
             if scene.cancelled:
-                assert not [line for line in running(desk) if "buddy" not in line and "/git " not in line], (
-                    "it lives on"
-                )
+                assert not [
+                    line for line in running(program) if "buddy" not in line and "/git " not in line
+                ], "it lives on"
             assert typist.typed == terminal.input_line()
             terminal.keys("\x15")
             await terminal.until(lambda: terminal.input_line() == "", "an empty line")
@@ -162,12 +162,12 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
             assert await terminal.leaves() == 0
             assert terminal.is_restored()
             assert b"owned\x07" not in terminal.output
-            assert running(desk) == []
-    _check_told(scene, desk, server)
+            assert running(program) == []
+    _check_told(scene, program, server)
 
 
-def _check_told(scene: Scene, desk: Desk, server: FakeLLM) -> None:
-    files = list((desk.repo / ".buddyx/sessions").glob("*/output/*.out"))
+def _check_told(scene: Scene, program: Program, server: FakeLLM) -> None:
+    files = list((program.repo / ".buddyx/sessions").glob("*/output/*.out"))
     assert bool(files) is scene.spilled or scene.how
     assert all(file.stat().st_size <= CAP_BYTES for file in files)
     if scene.cancelled:

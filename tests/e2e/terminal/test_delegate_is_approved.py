@@ -10,7 +10,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 TASK = "Count the files.\nName the largest one, without its path."
@@ -33,8 +33,8 @@ def model(asked: Asked) -> Reply:
 @pytest.mark.slow
 async def test_what_a_subagent_is_given_is_shown_before_it_is_approved(tmp_path: Path) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        async with on_terminal(program) as terminal:
             await terminal.line("how many files?")
             await terminal.shows(
                 "a subagent in the background",

@@ -13,7 +13,7 @@ from buddy.repl.input.bursts import AFTER_S
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 
@@ -44,9 +44,9 @@ async def said(terminal: Terminal, line: str, *texts: str) -> None:
 @pytest.mark.slow
 async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, ready=">", term="dumb") as terminal:
             await said(terminal, "a short one\n", "That was short.", "tokens\n> ")
             await said(
                 terminal, "/copy\n", "this terminal has no clipboard; /export FILE.md writes a file\n> "
@@ -86,9 +86,9 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
 @pytest.mark.slow
 async def test_who_listens_to_the_terminal_gets_lines_only_whatever_the_terminal_can(tmp_path: Path) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, "--plain", ready=">") as terminal:
+        program = Program(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, "--plain", ready=">") as terminal:
             await said(terminal, "a short one\n", "That was short.", "tokens\n> ")
             terminal.keys("\x04")
             assert await terminal.exit_code() == 0
@@ -99,9 +99,9 @@ async def test_who_listens_to_the_terminal_gets_lines_only_whatever_the_terminal
 @pytest.mark.slow
 async def test_a_dumb_terminal_is_one_whatever_colours_are_forced(tmp_path: Path) -> None:
     async with FakeLLM([reply("Coloured.")]) as server:
-        desk = Desk(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+        program = Program(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, ready=">", term="dumb") as terminal:
             await said(terminal, "a short one\n", "Coloured.")
             assert b"\x1b[?" not in terminal.output, "no mode is set"
 
@@ -109,9 +109,9 @@ async def test_a_dumb_terminal_is_one_whatever_colours_are_forced(tmp_path: Path
 @pytest.mark.slow
 async def test_a_dumb_terminal_is_suspended_and_goes_on(tmp_path: Path) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, ready=">", term="dumb") as terminal:
             await said(terminal, "a short one\n", "tokens\n> ")
             before = len(transcript(terminal))
             os.kill(terminal.process.pid, signal.SIGSTOP)
@@ -125,10 +125,10 @@ async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_a
     tmp_path: Path,
 ) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        (desk.repo / "buddy.toml").write_text("[display]\nvi = false\n")
-        async with on_terminal(desk, ready="You can decide later.", term="dumb") as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        (program.repo / "buddy.toml").write_text("[display]\nvi = false\n")
+        async with on_terminal(program, ready="You can decide later.", term="dumb") as terminal:
             await terminal.until(
                 lambda: transcript(terminal).endswith("You can decide later.\n> "), "the prompt"
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 SLOW = """
@@ -47,10 +47,10 @@ def slow(then: str = WAIT) -> Sequence[str]:
     return (sys.executable, "-c", SLOW.replace("{then}", then.strip()))
 
 
-def desk_for(folder: Path, url: str) -> Desk:
-    desk = Desk(folder, url, environment={"GO_ON": str(folder / "go-on")})
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_for(folder: Path, url: str) -> Program:
+    program = Program(folder, url, environment={"GO_ON": str(folder / "go-on")})
+    program.files(main__py="print(1)\n")
+    return program
 
 
 def go_on(folder: Path) -> None:
@@ -67,8 +67,8 @@ def canonical(terminal: Terminal) -> bool:
 
 async def test_keys_typed_while_it_starts_arrive_in_the_line_once_and_nowhere_else(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        async with on_terminal(desk, program=slow(), ready="importing") as terminal:
+        program = program_for(tmp_path, server.url)
+        async with on_terminal(program, command=slow(), ready="importing") as terminal:
             assert not echoes(terminal)
             terminal.keys("fix the büg, thén\x7f\x7fen \x1b[D\x1b[C")
             await asyncio.sleep(0.1)
@@ -82,8 +82,8 @@ async def test_keys_typed_while_it_starts_arrive_in_the_line_once_and_nowhere_el
 
 async def test_a_line_sent_while_it_starts_is_sent(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        async with on_terminal(desk, program=slow(), ready="importing") as terminal:
+        program = program_for(tmp_path, server.url)
+        async with on_terminal(program, command=slow(), ready="importing") as terminal:
             terminal.keys("/keys\r")
             await asyncio.sleep(0.1)
             go_on(tmp_path)
@@ -105,8 +105,8 @@ async def test_REL_056_a_signal_while_it_starts_gives_the_terminal_back(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        async with on_terminal(desk, program=slow(), ready="importing") as terminal:
+        program = program_for(tmp_path, server.url)
+        async with on_terminal(program, command=slow(), ready="importing") as terminal:
             assert not echoes(terminal)
             os.kill(terminal.process.pid, number)
             assert await terminal.exit_code() == code
@@ -116,8 +116,8 @@ async def test_REL_056_a_signal_while_it_starts_gives_the_terminal_back(
 
 async def test_ctrl_c_while_it_starts_interrupts_and_ctrl_z_does_not_stop_it(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        async with on_terminal(desk, program=slow(), ready="importing") as terminal:
+        program = program_for(tmp_path, server.url)
+        async with on_terminal(program, command=slow(), ready="importing") as terminal:
             terminal.keys("\x1a\x1c")
             await asyncio.sleep(0.1)
             assert terminal.process.poll() is None
@@ -128,9 +128,9 @@ async def test_ctrl_c_while_it_starts_interrupts_and_ctrl_z_does_not_stop_it(tmp
 
 async def test_REL_060_a_start_that_fails_gives_the_terminal_back(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        program = slow("raise ZeroDivisionError('broken installation')")
-        async with on_terminal(desk, program=program, ready="ZeroDivisionError") as terminal:
+        program = program_for(tmp_path, server.url)
+        command = slow("raise ZeroDivisionError('broken installation')")
+        async with on_terminal(program, command=command, ready="ZeroDivisionError") as terminal:
             assert await terminal.exit_code() == 1
             assert terminal.is_restored()
             assert "This is a bug in buddy" in "\n".join(terminal.rows())
@@ -138,19 +138,19 @@ async def test_REL_060_a_start_that_fails_gives_the_terminal_back(tmp_path: Path
 
 async def test_settings_that_are_wrong_end_it_with_the_terminal_restored(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        (desk.config / "buddy.toml").write_text("[api\n")
-        async with on_terminal(desk, ready="not valid TOML") as terminal:
+        program = program_for(tmp_path, server.url)
+        (program.config / "buddy.toml").write_text("[api\n")
+        async with on_terminal(program, ready="not valid TOML") as terminal:
             assert await terminal.exit_code() == 4
             assert terminal.is_restored()
 
 
 async def test_the_editor_finds_the_terminal_as_it_was_before_buddy(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
+        program = program_for(tmp_path, server.url)
         modes = tmp_path / "modes"
-        desk.environment = {**desk.environment, "EDITOR": f"sh -c 'stty -g > {modes}' --"}
-        async with on_terminal(desk) as terminal:
+        program.environment = {**program.environment, "EDITOR": f"sh -c 'stty -g > {modes}' --"}
+        async with on_terminal(program) as terminal:
             terminal.keys("\x07")
             await terminal.until(lambda: modes.exists() and modes.read_text() != "", "the editor")
             await terminal.until(lambda: not canonical(terminal), "the screen again")
@@ -188,7 +188,7 @@ async def test_started_in_the_background_it_takes_the_terminal_as_it_is_when_bro
     tmp_path: Path,
 ) -> None:
     async with FakeLLM([]) as server:
-        desk = desk_for(tmp_path, server.url)
-        async with on_terminal(desk, program=(sys.executable, "-c", SHELL), ready="10") as terminal:
+        program = program_for(tmp_path, server.url)
+        async with on_terminal(program, command=(sys.executable, "-c", SHELL), ready="10") as terminal:
             assert terminal.rows() == ["stopped 10"]
             assert await terminal.exit_code() == 0

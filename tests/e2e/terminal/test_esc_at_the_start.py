@@ -11,7 +11,7 @@ import pytest
 
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import Terminal, on_terminal
 
 SLOW = """
@@ -33,16 +33,16 @@ sys.exit(main())
 
 
 @asynccontextmanager
-async def sent_at_the_start(folder: Path, server: FakeLLM) -> AsyncIterator[tuple[Desk, Terminal]]:
+async def sent_at_the_start(folder: Path, server: FakeLLM) -> AsyncIterator[tuple[Program, Terminal]]:
     """A line is sent to a program whose session is still to be opened."""
-    desk = Desk(folder, server.url, environment={"GO_ON": str(folder / "go-on")})
-    desk.files(main__py="print(1)\n")
-    async with on_terminal(desk, program=(sys.executable, "-c", SLOW)) as terminal:
+    program = Program(folder, server.url, environment={"GO_ON": str(folder / "go-on")})
+    program.files(main__py="print(1)\n")
+    async with on_terminal(program, command=(sys.executable, "-c", SLOW)) as terminal:
         terminal.keys("fix the bug")
         await terminal.until(lambda: terminal.input_line() == "fix the bug", "the line")
         terminal.keys("\r")
         await terminal.until(lambda: terminal.input_line() == "", "it is sent")
-        yield desk, terminal
+        yield program, terminal
 
 
 @pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["Esc", "Ctrl+C"])
@@ -51,7 +51,7 @@ async def test_a_prompt_is_taken_back_while_the_session_opens_and_can_be_sent_ag
 ) -> None:
     async with (
         FakeLLM(lambda asked: reply("heard")) as server,
-        sent_at_the_start(tmp_path, server) as (_desk, terminal),
+        sent_at_the_start(tmp_path, server) as (_program, terminal),
     ):
         terminal.keys(key)
         await terminal.until(lambda: terminal.input_line() == "fix the bug", "it is back")
@@ -64,10 +64,10 @@ async def test_a_prompt_is_taken_back_while_the_session_opens_and_can_be_sent_ag
 
 async def test_who_leaves_while_the_session_opens_is_told_what_was_not_sent(tmp_path: Path) -> None:
     async with FakeLLM(lambda asked: reply("heard")) as server:
-        async with sent_at_the_start(tmp_path, server) as (desk, terminal):
+        async with sent_at_the_start(tmp_path, server) as (program, terminal):
             terminal.keys("\x04")
             (tmp_path / "go-on").touch()
             await terminal.has_shown("not sent: fix the bug")
             assert await terminal.exit_code() == 0
         assert server.requests == []
-        assert desk.sessions() == []
+        assert program.sessions() == []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 MEGABYTES = 5
@@ -20,9 +20,9 @@ async def test_five_megabytes_are_pasted_sent_and_recalled(tmp_path: Path) -> No
     line = b"The quick brown fox jumps over the lazy dog, line after line.\r\n"
     text = line * (MEGABYTES * 1_000_000 // len(line))
     async with FakeLLM([reply("Read it."), reply("Read it again.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             await terminal.feed(b"\x1b[200~" + text + b"\x1b[201~")
             mark = f"[pasted #1, {text.count(10) + 1} lines]"
@@ -40,9 +40,9 @@ async def test_five_megabytes_are_pasted_sent_and_recalled(tmp_path: Path) -> No
 @pytest.mark.slow
 async def test_control_bytes_in_a_paste_do_nothing_and_one_without_an_end_is_ended(tmp_path: Path) -> None:
     async with FakeLLM([reply("Read it.")]) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             hostile = bytes(range(32)) + b"\x7f\x9b31m\x1b[31m\x1b]0;title\x07\xff\xfe after"
             await terminal.feed(b"\x1b[200~before " + hostile + b"\x1b[201~")

@@ -14,7 +14,7 @@ from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.faults.signal_round import running
 from tests.support.poor_environments import POOR_ENVIRONMENTS
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import ENTER_S, KEY_S, Terminal, on_terminal
 
 TASKS = 50
@@ -50,10 +50,10 @@ def streams(asked: Asked) -> Reply:
     return reply(words, chars=12, delay_s=0.02)
 
 
-def repository(folder: Path, url: str, **environment: str) -> Desk:
-    desk = Desk(folder, url, environment=environment)
-    desk.files(main__py="print(1)\n")
-    return desk
+def repository(folder: Path, url: str, **environment: str) -> Program:
+    program = Program(folder, url, environment=environment)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 async def started(terminal: Terminal, number: int) -> None:
@@ -82,8 +82,8 @@ async def _ended(terminal: Terminal, within_s: float) -> bool:
 @pytest.mark.slow
 async def test_REL_051_fifty_tasks_stream_while_a_person_types(tmp_path: Path) -> None:
     async with FakeLLM(streams) as server:
-        desk = repository(tmp_path, server.url)
-        async with on_terminal(desk, columns=110, rows=40) as terminal:
+        program = repository(tmp_path, server.url)
+        async with on_terminal(program, columns=110, rows=40) as terminal:
             await terminal.line("short")
             await terminal.has_shown("That was short.")
             for number in range(TASKS):
@@ -96,9 +96,9 @@ async def test_REL_051_fifty_tasks_stream_while_a_person_types(tmp_path: Path) -
             await terminal.until(lambda: terminal.input_line() == typed, "every key once")
             assert len(os.listdir(f"/proc/{terminal.process.pid}/fd")) < 500
             assert await left(terminal) == 0
-        histories = [await desk.history("last", number) for number in range(2, TASKS + 2)]
+        histories = [await program.history("last", number) for number in range(2, TASKS + 2)]
     assert all(len(history) >= 1 for history in histories), "no task is lost"
-    assert running(desk) == []
+    assert running(program) == []
 
 
 @pytest.mark.slow
@@ -106,9 +106,9 @@ async def test_REL_052_with_64_descriptors_tasks_wait_or_say_why_and_the_prompt_
     tmp_path: Path,
 ) -> None:
     async with FakeLLM(streams) as server:
-        desk = repository(tmp_path, server.url)
-        program = (sys.executable, "-c", LIMITED)
-        async with on_terminal(desk, program=program, columns=110, rows=40) as terminal:
+        program = repository(tmp_path, server.url)
+        command = (sys.executable, "-c", LIMITED)
+        async with on_terminal(program, command=command, columns=110, rows=40) as terminal:
             await terminal.shows("sandbox")
             for number in range(TASKS):
                 await started(terminal, number)
@@ -125,9 +125,9 @@ async def test_REL_052_with_64_descriptors_tasks_wait_or_say_why_and_the_prompt_
 @pytest.mark.slow
 async def test_REL_052_without_further_threads_it_says_so_or_works(tmp_path: Path) -> None:
     async with FakeLLM(streams) as server:
-        desk = repository(tmp_path, server.url)
-        program = (sys.executable, "-c", NO_THREADS)
-        async with on_terminal(desk, program=program, columns=110, rows=40) as terminal:
+        program = repository(tmp_path, server.url)
+        command = (sys.executable, "-c", NO_THREADS)
+        async with on_terminal(program, command=command, columns=110, rows=40) as terminal:
 
             def over() -> bool:
                 return terminal.process.poll() is not None
@@ -157,13 +157,13 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
         return reply(call("run_shell", command=f"sleep 6{asked.last_user_text[-1]}.5"))
 
     async with FakeLLM(model) as server:
-        desk = repository(tmp_path, server.url)
-        async with on_terminal(desk, "--permission-mode", "yolo", "--i-know") as terminal:
+        program = repository(tmp_path, server.url)
+        async with on_terminal(program, "--permission-mode", "yolo", "--i-know") as terminal:
             await terminal.shows("sandbox")
             for number in range(3):
                 await started(terminal, number)
             await terminal.shows("3 tasks running")
-            await terminal.until(lambda: sum("sleep" in one for one in running(desk)) >= 3, "they began")
+            await terminal.until(lambda: sum("sleep" in one for one in running(program)) >= 3, "they began")
             terminal.keys("\x04")
             await terminal.shows("Ctrl+D again within 10 s")
             assert terminal.process.poll() is None
@@ -171,8 +171,8 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
             assert await _ended(terminal, 50.0)
             assert await terminal.exit_code() == 0
             assert terminal.is_restored()
-        assert running(desk) == []
-        async with on_terminal(desk, "-c") as terminal:
+        assert running(program) == []
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("Task 2 was interrupted", "Task 4 was interrupted")
             await left(terminal)
 
@@ -181,8 +181,8 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
 @pytest.mark.parametrize("while_it", ["waits", "streams", "has a paste"])
 async def test_REL_057_suspended_and_back_everything_is_where_it_was(tmp_path: Path, while_it: str) -> None:
     async with FakeLLM(streams) as server:
-        desk = repository(tmp_path, server.url)
-        async with on_terminal(desk, program=(sys.executable, "-c", AS_A_JOB)) as terminal:
+        program = repository(tmp_path, server.url)
+        async with on_terminal(program, command=(sys.executable, "-c", AS_A_JOB)) as terminal:
             await terminal.shows("sandbox")
             draft = "my draft"
             if while_it == "streams":
@@ -243,10 +243,10 @@ async def test_REL_062_REL_063_a_poor_environment_still_has_a_prompt(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
     async with FakeLLM([reply("Größe: 5 → 日本 🎉 END")]) as server:
-        desk = repository(tmp_path, server.url, **variables)
+        program = repository(tmp_path, server.url, **variables)
         term = variables.get("TERM", "xterm-256color")
-        config = str(desk.config / "buddy.toml")
-        async with on_terminal(desk, "--config", config, ready="", term=term) as terminal:
+        config = str(program.config / "buddy.toml")
+        async with on_terminal(program, "--config", config, ready="", term=term) as terminal:
             await terminal.until(lambda: any(sign in "\n".join(terminal.rows()) for sign in "❯>"), "prompt")
             await asyncio.sleep(0.3)
             for key in "short":
@@ -263,8 +263,8 @@ async def test_REL_062_REL_063_a_poor_environment_still_has_a_prompt(
 
 async def test_REL_062_a_home_that_cannot_be_written_is_said_or_worked_around(tmp_path: Path) -> None:
     async with FakeLLM([reply("fine END")]) as server:
-        desk = repository(tmp_path, server.url, HOME="/proc/nowhere")
-        async with on_terminal(desk, ready="", term="xterm-256color") as terminal:
+        program = repository(tmp_path, server.url, HOME="/proc/nowhere")
+        async with on_terminal(program, ready="", term="xterm-256color") as terminal:
             await terminal.until(lambda: terminal.process.poll() is not None, "the end")
             await asyncio.sleep(0.05)
             assert "/proc/nowhere" in "\n".join(terminal.rows())
@@ -274,11 +274,11 @@ async def test_REL_062_a_home_that_cannot_be_written_is_said_or_worked_around(tm
 
 async def test_REL_062_a_working_directory_that_is_gone_is_said_before_any_screen(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = repository(tmp_path, server.url)
+        program = repository(tmp_path, server.url)
         gone = tmp_path / "gone"
         gone.mkdir()
         script = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -m buddy'
-        async with on_terminal(desk, program=("sh", "-c", script), ready="no longer exists") as terminal:
+        async with on_terminal(program, command=("sh", "-c", script), ready="no longer exists") as terminal:
             assert await terminal.exit_code() == 2
             assert terminal.is_restored()
 
@@ -287,13 +287,13 @@ async def test_REL_062_a_working_directory_that_is_gone_is_said_before_any_scree
 async def test_REL_062_a_disk_quota_is_said_and_the_prompt_goes_on(tmp_path: Path) -> None:
     async with FakeLLM(streams) as server:
         # Python 3.11 would keep compiled modules that were cut by the limit.
-        desk = repository(tmp_path, server.url, PYTHONDONTWRITEBYTECODE="1")
+        program = repository(tmp_path, server.url, PYTHONDONTWRITEBYTECODE="1")
         code = (
             "import resource, signal, sys\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))\n"
             "from buddy.__main__ import main\nsys.exit(main())\n"
         )
-        async with on_terminal(desk, program=(sys.executable, "-c", code)) as terminal:
+        async with on_terminal(program, command=(sys.executable, "-c", code)) as terminal:
             await terminal.shows("sandbox")
             terminal.keys("short " + "x" * 2500 + " short")
             await terminal.until(lambda: terminal.input_line().endswith(" short"), "the line")
@@ -310,16 +310,16 @@ async def test_REL_062_a_disk_quota_is_said_and_the_prompt_goes_on(tmp_path: Pat
 @pytest.mark.slow
 async def test_REL_059_a_closed_terminal_stops_the_tasks_and_saves_the_session(tmp_path: Path) -> None:
     async with FakeLLM(streams) as server:
-        desk = repository(tmp_path, server.url)
-        async with on_terminal(desk) as terminal:
+        program = repository(tmp_path, server.url)
+        async with on_terminal(program) as terminal:
             await terminal.line("stream")
             await terminal.shows("writing")
             await asyncio.sleep(1.0)
             terminal.hang_up()
             assert await _ended(terminal, 50.0), f"{terminal.process.pid} still runs"
             assert terminal.process.returncode == 129
-        logs = (desk.home / ".local/state/buddy/logs").glob("*")
+        logs = (program.home / ".local/state/buddy/logs").glob("*")
         assert [one.name for one in logs if "Traceback" in one.read_text()] == []
-        assert await desk.prompts() == ["stream"]
+        assert await program.prompts() == ["stream"]
         await server.ended(1)
         assert server.requests[0].outcome == "aborted"

@@ -15,7 +15,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import on_terminal
 
 WHO = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -142,8 +142,8 @@ async def test_what_was_done_is_shown_and_taken_back_and_the_repository_is_untou
     before = files_of(top)
     mode = (top / "repo/a.txt").stat().st_mode
     async with FakeLLM(model) as server:
-        desk = Desk(top, server.url, environment=environment)
-        async with on_terminal(desk, *YOLO, columns=110, rows=50) as terminal:
+        program = Program(top, server.url, environment=environment)
+        async with on_terminal(program, *YOLO, columns=110, rows=50) as terminal:
             await terminal.line("go")
             await terminal.has_shown("All done.")
             await terminal.line("/diff")
@@ -162,7 +162,7 @@ async def test_what_was_done_is_shown_and_taken_back_and_the_repository_is_untou
             assert (top / "repo/a.txt").read_text() == "one\nthree\n"
             assert (top / "repo/made/empty").is_dir()
             assert await terminal.leaves() == 0
-    shown = desk.repo / ".buddyx"
+    shown = program.repo / ".buddyx"
     shutil.rmtree(shown)
     assert not (top / "ran").exists()
     assert any("three" in text for text in server.requests[-1].tool_results)
@@ -175,11 +175,11 @@ async def test_in_a_bare_repository_a_diff_is_refused_and_the_rest_works(tmp_pat
     git(top, "clone", "-q", "--bare", "origin", str(top / "bare"))
     (top / "bare/a.txt").write_text("one\n")
     async with FakeLLM(model) as server:
-        desk = Desk(top, server.url)
+        program = Program(top, server.url)
         shutil.rmtree(top / "repo")
         (top / "bare").rename(top / "repo")
         before = files_of(top)
-        async with on_terminal(desk, *YOLO, columns=110, rows=50) as terminal:
+        async with on_terminal(program, *YOLO, columns=110, rows=50) as terminal:
             await terminal.line("go")
             await terminal.has_shown("All done.")
             await terminal.line("/diff")

@@ -10,7 +10,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 SEEN_S = 0.4
@@ -31,9 +31,9 @@ def model(asked: Asked) -> Reply:
 async def test_E10_a_task_ends_with_a_receipt_that_a_resume_shows_again(tmp_path: Path) -> None:
     rows = ("changed    main.py +1 −1", "checked    python3 main.py: ran without an error")
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.line("print 2")
             previews = {
                 "edit_file main.py": "│ edit main.py",
@@ -46,6 +46,6 @@ async def test_E10_a_task_ends_with_a_receipt_that_a_resume_shows_again(tmp_path
                 await terminal.has_shown(f"approved once: {title}")
             await terminal.has_shown("It prints 2 now.", *rows)
             assert await terminal.leaves() == 0
-        async with on_terminal(desk, "-c") as terminal:
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("It prints 2 now.", *rows)
             assert await terminal.leaves() == 0

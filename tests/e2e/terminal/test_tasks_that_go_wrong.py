@@ -14,7 +14,7 @@ import pytest
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, Tokens, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import on_terminal
 
 SEEN_S = 0.4
@@ -34,10 +34,10 @@ sys.exit(main())
 """
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
-    desk = Desk(folder, server.url)
-    desk.files(main__py="print(1)\n")
-    return desk
+def program_of(folder: Path, server: FakeLLM) -> Program:
+    program = Program(folder, server.url)
+    program.files(main__py="print(1)\n")
+    return program
 
 
 async def test_REL_040_calls_that_alternate_are_stopped_by_the_eighth(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_REL_040_calls_that_alternate_are_stopped_by_the_eighth(tmp_path: 
         return reply(call("run_shell", command=("echo one", "echo two")[len(server.requests) % 2]))
 
     async with FakeLLM(model) as server:
-        ran = await desk_of(tmp_path, server).run("exec", *YOLO, "Work")
+        ran = await program_of(tmp_path, server).run("exec", *YOLO, "Work")
     assert ran.code == 1
     assert ran.told()[-1].startswith("the model goes round in circles: run_shell")
     assert len(server.requests) <= 8
@@ -58,7 +58,7 @@ async def test_REL_040_asking_again_what_changes_is_allowed(tmp_path: Path) -> N
         return reply(call("run_shell", command="echo x >> state; wc -l state"))
 
     async with FakeLLM(model) as server:
-        ran = await desk_of(tmp_path, server).run("exec", *YOLO, "Wait for it")
+        ran = await program_of(tmp_path, server).run("exec", *YOLO, "Wait for it")
     assert (ran.code, ran.out) == (0, "It is ready.\n")
 
 
@@ -67,13 +67,13 @@ async def test_REL_041_the_limit_of_tokens_ends_the_run_with_5_and_it_can_be_con
 ) -> None:
     script = [reply(call("read_file", path="main.py"), usage=Tokens(900, 100)), reply("Done.")]
     async with FakeLLM(script) as server:
-        desk = desk_of(tmp_path, server)
-        desk.configure({"budget": {"task_tokens": 900}})
-        ran = await desk.run("exec", "Read")
+        program = program_of(tmp_path, server)
+        program.configure({"budget": {"task_tokens": 900}})
+        ran = await program.run("exec", "Read")
         assert ran.code == 5
         assert "budget" in ran.told()[-1]
-        desk.configure({"budget": {"task_tokens": 1_000_000}})
-        again = await desk.run("exec", "--continue")
+        program.configure({"budget": {"task_tokens": 1_000_000}})
+        again = await program.run("exec", "--continue")
     assert (again.code, again.out) == (0, "Done.\n")
 
 
@@ -81,9 +81,9 @@ async def test_REL_041_the_limit_of_tokens_ends_the_run_with_5_and_it_can_be_con
 @pytest.mark.parametrize("error", ["RecursionError()", "MemoryError()", "SystemExit(7)", "GeneratorExit()"])
 async def test_REL_053_a_task_that_breaks_fails_alone(tmp_path: Path, error: str) -> None:
     async with FakeLLM(lambda _asked: reply("healthy and well")) as server:
-        desk = desk_of(tmp_path, server)
-        program = (sys.executable, "-c", BREAKS.format(error=error))
-        async with on_terminal(desk, *YOLO, program=program) as terminal:
+        program = program_of(tmp_path, server)
+        command = (sys.executable, "-c", BREAKS.format(error=error))
+        async with on_terminal(program, *YOLO, command=command) as terminal:
             await terminal.shows("sandbox")
             await terminal.line("go wrong &")
             await terminal.has_shown("task 2 go wrong: failed")
@@ -112,8 +112,8 @@ sys.exit(main())
 @pytest.mark.slow
 async def test_REL_053_a_background_task_that_fails_before_its_turn_is_told_in_front(tmp_path: Path) -> None:
     async with FakeLLM([reply("healthy and well")]) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, program=(sys.executable, "-c", BREAKS_EARLY)) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program, command=(sys.executable, "-c", BREAKS_EARLY)) as terminal:
             await terminal.shows("sandbox")
             await terminal.line("go wrong &")
             await terminal.has_shown("task 2 failed: RecursionError: too deep")
@@ -134,8 +134,8 @@ async def test_REL_054_the_second_of_two_tasks_that_write_a_file_is_refused(tmp_
                 return reply(f"END of {mine}")
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"be {name} &")
@@ -149,7 +149,7 @@ async def test_REL_054_the_second_of_two_tasks_that_write_a_file_is_refused(tmp_
         results = {asked.last_user_text: asked.tool_results[-1] for asked in told}
         assert "+1 −1" in results["be first"]
         assert "changed since" in results["be second"]
-        assert (desk.repo / "main.py").read_text() == "print('first')\n"
+        assert (program.repo / "main.py").read_text() == "print('first')\n"
 
 
 @pytest.mark.slow
@@ -160,15 +160,15 @@ async def test_REL_065_an_edit_is_taken_back_after_a_crash(tmp_path: Path) -> No
         return reply(call("edit_file", path="main.py", old="1", new="2"))
 
     async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, *YOLO) as terminal:
+        program = program_of(tmp_path, server)
+        async with on_terminal(program, *YOLO) as terminal:
             await terminal.line("edit it")
             await terminal.has_shown("I go on")
-            assert (desk.repo / "main.py").read_text() == "print(2)\n"
+            assert (program.repo / "main.py").read_text() == "print(2)\n"
             os.kill(terminal.process.pid, signal.SIGKILL)
             await terminal.exit_code()
-        async with on_terminal(desk, "-c") as terminal:
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("edit it")
             await terminal.line("/undo")
-            await terminal.until(lambda: (desk.repo / "main.py").read_text() == "print(1)\n", "taken back")
+            await terminal.until(lambda: (program.repo / "main.py").read_text() == "print(1)\n", "taken back")
             assert await terminal.leaves() == 0

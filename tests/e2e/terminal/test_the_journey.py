@@ -13,7 +13,7 @@ from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.legal_history import is_legal
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 MAIN = "def average(values):\n    return sum(values) / 3\n"
@@ -42,11 +42,11 @@ def model(asked: Asked) -> Reply:
 @pytest.mark.slow
 async def test_the_journey(tmp_path: Path) -> None:
     async with FakeLLM(model) as server:
-        desk = Desk(
+        program = Program(
             tmp_path, server.url, settings={"permissions": {"allow": ["Bash(sleep 1.5; echo prepared)"]}}
         )
-        desk.files(main__py=MAIN)
-        async with on_terminal(desk) as terminal:
+        program.files(main__py=MAIN)
+        async with on_terminal(program) as terminal:
             await terminal.line("what does main.py do, and fix the bug")
             await terminal.shows("writing")
             await terminal.type("meanwhile I think")  # typed while it streams
@@ -57,12 +57,12 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.has_shown("return sum(values) / len(values)")
             await terminal.type(" about it")
             await terminal.until(lambda: terminal.input_line() == "meanwhile I think about it")
-            assert (desk.repo / "main.py").read_text() == MAIN
+            assert (program.repo / "main.py").read_text() == MAIN
             terminal.keys("\x03")
             await terminal.until(lambda: terminal.input_line() == "")
             await asyncio.sleep(0.4)  # an answer counts only to what was on the screen before it was begun
             await terminal.line("y")
-            await terminal.until(lambda: "len(values)" in (desk.repo / "main.py").read_text(), "the edit")
+            await terminal.until(lambda: "len(values)" in (program.repo / "main.py").read_text(), "the edit")
             footer = terminal.rows()[-1]
             assert "ask" in footer
             assert "fake-model" in footer
@@ -87,11 +87,11 @@ async def test_the_journey(tmp_path: Path) -> None:
             terminal.keys("\x04")
             assert await terminal.exit_code() == 0
             assert terminal.is_restored()
-            (session_id,) = desk.sessions()
+            (session_id,) = program.sessions()
             assert any(f"buddy resume {session_id}" in row for row in terminal.everything())
         assert [one for one in strays() if one.session_id == session_id] == []
 
-        async with on_terminal(desk, "resume", "--last") as terminal:
+        async with on_terminal(program, "resume", "--last") as terminal:
             await terminal.has_shown("what does main.py do, and fix the bug", "Task 2 was interrupted")
             await terminal.line("/ps")
             await terminal.has_shown("cancelled", "paused")
@@ -99,5 +99,5 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.has_shown("The tests are finished.")
             assert await terminal.leaves() == 0
 
-    first, second = await desk.history(task=1), await desk.history(task=2)
+    first, second = await program.history(task=1), await program.history(task=2)
     assert is_legal(first) == is_legal(second) == []

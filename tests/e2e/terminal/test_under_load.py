@@ -19,7 +19,7 @@ from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.legal_history import is_legal
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 from tests.support.terminal import on_terminal
 
 linux = requires("proc")
@@ -51,9 +51,9 @@ def streams(asked: Asked) -> Reply:
     return reply(STREAM, chars=24, delay_s=0.01)
 
 
-def journal(desk: Desk) -> str:
+def journal(program: Program) -> str:
     """Return the session's content on disk."""
-    (path,) = (desk.repo / ".buddyx/sessions").glob("*/journal.jsonl")
+    (path,) = (program.repo / ".buddyx/sessions").glob("*/journal.jsonl")
     return path.read_text("utf-8", "replace")
 
 
@@ -63,9 +63,9 @@ async def test_five_hundred_keys_while_three_tasks_stream(tmp_path: Path) -> Non
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,;:-_+=()[]{}<>äöüß€"
     typed = "".join(seeded.choice(letters) for _ in range(500))
     async with FakeLLM(streams) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, columns=110, rows=40) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, columns=110, rows=40) as terminal:
             await terminal.line("stream one")
             await terminal.line("stream two &")
             await terminal.line("stream three &")
@@ -92,14 +92,14 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
         return reply("The program prints one and " * 20, fault=Stall(after=30), delay_s=0.002)
 
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.line("explain it")
             await terminal.shows("The program prints one")
-            await terminal.until(lambda: "prints one" in journal(desk), "streamed text on the disk")
+            await terminal.until(lambda: "prints one" in journal(program), "streamed text on the disk")
             await terminal.kill()
-        async with on_terminal(desk, "-c") as terminal:
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("explain it", "The program prints one", "this reply broke off here")
             await terminal.line("/continue")
             await terminal.has_shown("and here it ends")
@@ -108,28 +108,28 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
     assert ("user", "explain it") in turns
     assert any("print(1)" in text for text in server.requests[-1].tool_results)
     assert any(role == "assistant" and "The program prints one" in text for role, text in turns)
-    assert is_legal(await desk.history()) == []
+    assert is_legal(await program.history()) == []
 
 
 @pytest.mark.slow
 async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_path: Path) -> None:
     async with FakeLLM(lambda asked: reply(f"heard {asked.last_user_text.rpartition(chr(10))[2]}")) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.line("count the files &")
             await terminal.shows("→ goes with your next prompt: task 2's answer")
             await terminal.line("!echo shared $((6 * 7))")
             await terminal.shows("prompt: ! echo shared $((6 * 7)) (Backspace drops it)")
-            await terminal.until(lambda: "shared 42" in journal(desk), "the note on the disk")
+            await terminal.until(lambda: "shared 42" in journal(program), "the note on the disk")
             await terminal.kill()
-        async with on_terminal(desk, "-c") as terminal:
+        async with on_terminal(program, "-c") as terminal:
             await terminal.shows("task 2's answer (count the files)", "prompt: ! echo")
             await terminal.line("and now?")
             await terminal.has_shown("heard and now?")
             assert not any("→ goes" in row for row in terminal.rows())
             await terminal.kill()
-        async with on_terminal(desk, "-c") as terminal:
+        async with on_terminal(program, "-c") as terminal:
             await terminal.has_shown("heard and now?")
             await terminal.line("and then?")
             await terminal.has_shown("heard and then?")
@@ -155,17 +155,17 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
         )
 
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, *YOLO) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program, *YOLO) as terminal:
             await terminal.line("start them")
             await terminal.shows("both run")
             await terminal.kill()
-        pids = {one.command: one.process.pid for one in strays() if one.session_id in desk.sessions()}
+        pids = {one.command: one.process.pid for one in strays() if one.session_id in program.sessions()}
         os.kill(pids["sleep 4712"], signal.SIGKILL)
         alive = f"it still runs (process {pids['sleep 4711']}): sleep 4711"
         try:
-            async with on_terminal(desk, "-c") as terminal:
+            async with on_terminal(program, "-c") as terminal:
                 await terminal.has_shown(f"job 1 was running when buddy was killed; {alive}")
                 await terminal.has_shown(
                     "job 2 was running when buddy was killed; it has ended too: sleep 4712"
@@ -174,7 +174,7 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
                 await terminal.shows("then so be it")
                 assert await terminal.leaves() == 0
             told = server.requests[-1].last_user_text
-            async with on_terminal(desk, "-c") as terminal:
+            async with on_terminal(program, "-c") as terminal:
                 left = f"still running from before: sleep 4711 (process {pids['sleep 4711']})"
                 await terminal.has_shown(left)
                 await terminal.line("/jobs")
@@ -193,24 +193,24 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
 @pytest.mark.slow
 async def test_a_session_in_which_nothing_was_said_leaves_no_trace(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        async with on_terminal(program) as terminal:
             await terminal.shows("sandbox")
             await terminal.line("/status")
             await terminal.has_shown("fake-model")
             await terminal.line("exit")
             assert await terminal.exit_code() == 0
             assert not any("buddy resume" in row for row in terminal.everything())
-        assert desk.sessions() == []
-        assert desk.git("status", "--short") == ""
+        assert program.sessions() == []
+        assert program.git("status", "--short") == ""
 
 
 @pytest.mark.slow
 async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        async with on_terminal(desk, "demo") as terminal:
+        program = Program(tmp_path, server.url)
+        async with on_terminal(program, "demo") as terminal:
             await terminal.shows("DEMO", "fix the bug", "then the command)", "@2 … steers it)")
             await terminal.line("fix the bug")
             await terminal.shows("waiting for you", "y yes")
@@ -228,9 +228,9 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_without_a_key_one_screen_says_what_to_do(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url, environment={"FAKE_LLM_KEY": "\0"})
-        (desk.config / "buddy.toml").unlink()
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url, environment={"FAKE_LLM_KEY": "\0"})
+        (program.config / "buddy.toml").unlink()
+        async with on_terminal(program) as terminal:
             await terminal.shows("Welcome to buddy", "buddy login", "buddy demo")
             assert len(terminal.everything()) <= 36
             await terminal.line("hello")
@@ -239,9 +239,9 @@ async def test_without_a_key_one_screen_says_what_to_do(tmp_path: Path) -> None:
 
 async def test_nothing_heavy_is_imported_before_the_first_frame(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        program = (sys.executable, "-c", FIRST_FRAME)
-        async with on_terminal(desk, program=program, ready="imported", rows=2000) as terminal:
+        program = Program(tmp_path, server.url)
+        command = (sys.executable, "-c", FIRST_FRAME)
+        async with on_terminal(program, command=command, ready="imported", rows=2000) as terminal:
             await terminal.exit_code()
             modules = terminal.rows()
     assert "buddy.repl.screen.screen" in modules

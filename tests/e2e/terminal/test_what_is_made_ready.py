@@ -15,7 +15,7 @@ from buddy.app.options import Options
 from buddy.app.providers import Models
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 NOTED = """
@@ -37,8 +37,8 @@ async def test_litellm_is_imported_before_anything_is_asked_and_leaving_does_not
 ) -> None:
     note = tmp_path / "note"
     async with FakeLLM([reply("never asked")]) as server:
-        desk = Desk(tmp_path, server.url, lane="litellm-chat", environment={"NOTE": str(note)})
-        async with on_terminal(desk, program=(sys.executable, "-c", NOTED)) as terminal:
+        program = Program(tmp_path, server.url, lane="litellm-chat", environment={"NOTE": str(note)})
+        async with on_terminal(program, command=(sys.executable, "-c", NOTED)) as terminal:
             await terminal.type("a draft")
             await terminal.until(note.exists, "the import")
             assert terminal.input_line() == "a draft"
@@ -54,10 +54,10 @@ async def test_litellm_is_imported_before_anything_is_asked_and_leaving_does_not
 async def test_nothing_is_imported_for_a_direct_lane_nor_for_a_model_without_a_key(
     tmp_path: Path, lane: str, key: str
 ) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9", lane=lane, environment={"FAKE_LLM_KEY": key})
+    program = Program(tmp_path, "http://127.0.0.1:9", lane=lane, environment={"FAKE_LLM_KEY": key})
     options = Options()
-    with contextlib.chdir(desk.repo):
-        launch = find_launch(options, {**os.environ, **desk.variables()})
+    with contextlib.chdir(program.repo):
+        launch = find_launch(options, {**os.environ, **program.variables()})
     models = Models(read_settings(launch, options).settings, launch)
     models.access("")
     await models.prepare("", offers_models=True)

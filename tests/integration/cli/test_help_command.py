@@ -9,7 +9,7 @@ import pytest
 from buddy.app.options import Options
 from buddy.cli.manual import show_page
 from buddy.extend.manual import Topic, find_topic, topics
-from tests.support.program import ROOT, Desk
+from tests.support.program import ROOT, Program
 from tests.unit.cli.test_tables import Pipe, Terminal
 
 NOWHERE = "http://127.0.0.1:9"
@@ -17,7 +17,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.mark.parametrize("word", ["sandbox", "modes", "permissions", "undo", "PERM", "exit-codes"])
 async def test_a_pipe_gets_the_page_as_it_is_written(tmp_path: Path, word: str) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("help", word)
+    ran = await Program(tmp_path, NOWHERE).run("help", word)
     name = {"modes": "permissions", "PERM": "permissions", "undo": "sessions", "exit-codes": "headless"}.get(
         word, word
     )
@@ -28,7 +28,7 @@ async def test_a_pipe_gets_the_page_as_it_is_written(tmp_path: Path, word: str) 
 
 
 async def test_help_alone_lists_every_page(tmp_path: Path) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("help")
+    ran = await Program(tmp_path, NOWHERE).run("help")
     assert ran.code == 0
     rows = [line.split(" | ")[0].strip("| ") for line in ran.out.splitlines() if line.startswith("| ")]
     assert rows[2:] == [page.name for page in topics()]
@@ -44,7 +44,7 @@ async def test_help_alone_lists_every_page(tmp_path: Path) -> None:
     ],
 )
 async def test_an_unknown_topic_is_a_mistake_of_usage(tmp_path: Path, word: str, told: str) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("help", word)
+    ran = await Program(tmp_path, NOWHERE).run("help", word)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
 

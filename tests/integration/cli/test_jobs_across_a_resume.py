@@ -24,11 +24,11 @@ from buddy.workspace.processes.jobs import JobState, JobStatus
 from buddy.workspace.processes.process_tree import end_left, left_commands, read_process
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
-from tests.support.command_desk import until
+from tests.support.board_session import BoardSession
+from tests.support.command_tools import until
 from tests.support.program import YOLO
+from tests.support.repl import open_repl
 from tests.support.session_files import said, store_in
-from tests.support.sitting_desk import sitting
-from tests.support.task_board import BoardDesk
 
 linux = requires("proc")
 
@@ -39,27 +39,27 @@ def status(number: int, state: JobState, command: str) -> JobStatus:
 
 async def told(store: SessionStore) -> tuple[tuple[str, ...], tuple[Note, ...], tuple[JobChanged, ...]]:
     """The session resumed: what the person is told, what waits for the model, and the jobs from then on."""
-    session = await store.open("last")
-    async with TaskBoard(BoardDesk(Path(session.directory), session, store).parts()) as board:
-        board.restore(session.loaded.tasks, session.loaded.state.focus)
-        lines = await report_leftovers(session, board)
-        found = (lines, board.notes.waiting, session.writer.state().jobs)
-    await session.close()
+    saved_session = await store.open("last")
+    async with TaskBoard(BoardSession(Path(saved_session.directory), saved_session, store).parts()) as board:
+        board.restore(saved_session.loaded.tasks, saved_session.loaded.state.focus)
+        lines = await report_leftovers(saved_session, board)
+        found = (lines, board.notes.waiting, saved_session.writer.state().jobs)
+    await saved_session.close()
     return found
 
 
 async def lost_with_jobs(root: Path) -> tuple[SessionStore, OpenSession]:
     """A session that ended while two of three jobs ran."""
     store = store_in(root)
-    session = await store.create()
-    await session.writer.record_message(1, said("u1"))
-    news = JobReporter(session.writer)
+    saved_session = await store.create()
+    await saved_session.writer.record_message(1, said("u1"))
+    news = JobReporter(saved_session.writer)
     news.record(status(1, "running", "make watch"))
     news.record(status(2, "running", "make serve"))
     news.record(status(3, "running", "make"))
     news.record(status(3, "ended", "make"))
-    await session.close()
-    return store, session
+    await saved_session.close()
+    return store, saved_session
 
 
 @linux
@@ -84,12 +84,12 @@ async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_
     tmp_path: Path,
 ) -> None:
     store, _session = await lost_with_jobs(tmp_path)
-    session = await store.open("last")
-    async with TaskBoard(BoardDesk(tmp_path, session, store).parts()) as board:
-        board.restore(session.loaded.tasks, session.loaded.state.focus)
-        await report_leftovers(session, board)
+    saved_session = await store.open("last")
+    async with TaskBoard(BoardSession(tmp_path, saved_session, store).parts()) as board:
+        board.restore(saved_session.loaded.tasks, saved_session.loaded.state.focus)
+        await report_leftovers(saved_session, board)
         prompt = board.notes.attach(said("u2", "go on"))
-    await session.close()
+    await saved_session.close()
     assert typed_text(prompt) == "go on"
     assert attachment_titles(prompt) == (
         "buddy was killed while job 1 ran, and has been restarted",
@@ -98,8 +98,8 @@ async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_
 
 
 async def test_killed_while_it_tells_so_it_tells_so_once(tmp_path: Path) -> None:
-    store, session = await lost_with_jobs(tmp_path)
-    journal = Path(session.directory) / JOURNAL
+    store, saved_session = await lost_with_jobs(tmp_path)
+    journal = Path(saved_session.directory) / JOURNAL
     before = len(journal.read_bytes().splitlines())
     first = await told(store)
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -112,18 +112,18 @@ async def test_killed_while_it_tells_so_it_tells_so_once(tmp_path: Path) -> None
 
 async def test_what_ends_with_buddy_as_it_should_is_no_news(tmp_path: Path) -> None:
     script = [reply(call("run_shell", command="sleep 4713", background=True)), reply("it runs")]
-    async with sitting(tmp_path, script, *YOLO) as desk:
-        await desk.said("start it", "it runs")
-        state = desk.context.session.writer.state()
+    async with open_repl(tmp_path, script, *YOLO) as repl:
+        await repl.said("start it", "it runs")
+        state = repl.context.session.writer.state()
         assert [(job.state, job.data["command"]) for job in state.jobs] == [("running", "sleep 4713")]
-        store = desk.desk.store()
+        store = repl.program.store()
     assert store.read("last").state.jobs == (JobChanged("1", "ended"),)
     assert (await told(store))[:2] == ((), ())
 
 
 async def test_a_job_that_ends_after_the_journal_breaks_nothing(tmp_path: Path) -> None:
-    store, session = await lost_with_jobs(tmp_path)
-    JobReporter(session.writer).record(status(1, "ended", "make watch"))
+    store, saved_session = await lost_with_jobs(tmp_path)
+    JobReporter(saved_session.writer).record(status(1, "ended", "make watch"))
     assert store.read("last").state.jobs[0].state == "running"
 
 

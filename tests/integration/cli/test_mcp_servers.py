@@ -9,7 +9,7 @@ import pytest
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
 
@@ -22,9 +22,9 @@ async def run_once(tmp_path: Path, mode: str, **more: object) -> tuple[str, str,
     """The text the model got for its call, stderr, and the exit code."""
     script = [reply(call("mcp__plain__echo", text="hello")), reply("done")]
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url, settings=settings(mode, **more))
-        ran = await desk.run(*YOLO, "exec", "say hello")
-        results = [message for message in await desk.history() if hasattr(message, "call_id")]
+        program = Program(tmp_path, server.url, settings=settings(mode, **more))
+        ran = await program.run(*YOLO, "exec", "say hello")
+        results = [message for message in await program.history() if hasattr(message, "call_id")]
     assert ran.out == "done\n", ran.err
     return results[0].text, ran.err, ran.code
 
@@ -50,12 +50,12 @@ async def test_a_hostile_server_costs_its_call(tmp_path: Path, mode: str, said: 
 @pytest.mark.slow
 async def test_no_server_of_a_folder_starts_before_it_is_approved(tmp_path: Path) -> None:
     async with FakeLLM([reply("hi")]) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         mark = tmp_path / "started"
         entry = {"command": "touch", "args": [str(mark)]}
-        desk.files(main__py="1\n")
-        (desk.repo / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
-        ran = await desk.run("exec", "hello")
+        program.files(main__py="1\n")
+        (program.repo / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
+        ran = await program.run("exec", "hello")
     assert "evil" in ran.err
     assert "/mcp trust evil" in ran.err
     assert not mark.exists()
@@ -65,7 +65,7 @@ async def test_no_server_of_a_folder_starts_before_it_is_approved(tmp_path: Path
 async def test_without_a_yes_a_call_is_denied_whatever_the_server_says_of_it(tmp_path: Path) -> None:
     script = [reply(call("mcp__plain__echo", text="hello")), reply("done")]
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url, settings=settings("honest"))
-        await desk.run("exec", "say hello")
-        results = [message for message in await desk.history() if hasattr(message, "call_id")]
+        program = Program(tmp_path, server.url, settings=settings("honest"))
+        await program.run("exec", "say hello")
+        results = [message for message in await program.history() if hasattr(message, "call_id")]
     assert results[0].status == "denied"

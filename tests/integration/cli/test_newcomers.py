@@ -19,7 +19,7 @@ from buddy.headless.formats import ProgressLines
 from buddy.repl.render.numbers import money
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 NOWHERE = "http://127.0.0.1:9"
 OWN = {"ANTHROPIC_API_KEY": "x"}
@@ -102,10 +102,10 @@ def test_WALK_3_an_option_is_found_by_one_of_its_words(word: str, meant: str) ->
 
 
 async def test_WALK_8_a_misspelled_model_is_named(tmp_path: Path) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("models", "sonet")
+    ran = await Program(tmp_path, NOWHERE).run("models", "sonet")
     assert (ran.code, ran.out) == (1, "")
     assert ran.told()[1:] == ["no model has 'sonet' in its name; did you mean sonnet?"]
-    ran = await Desk(tmp_path, NOWHERE).run("models", "xyzzyplugh")
+    ran = await Program(tmp_path, NOWHERE).run("models", "xyzzyplugh")
     assert ran.told()[1:] == ["no model has 'xyzzyplugh' in its name; buddy models lists all"]
 
 
@@ -113,20 +113,20 @@ async def test_RU_5_8_models_lists_those_of_the_configured_servers(tmp_path: Pat
     proxy = FakeLLM([], models=("via-anthropic", "via-openai"), context=200_000)
     async with proxy as server, FakeLLM([], models=("small",)) as other:
         fast = {"model": "openai/small", "base_url": other.url}
-        desk = Desk(tmp_path, server.url, settings={"models": {"fast": fast}})
-        ran = await desk.run("models", "via")
+        program = Program(tmp_path, server.url, settings={"models": {"fast": fast}})
+        ran = await program.run("models", "via")
         assert (ran.code, ran.told()) == (0, [])
         assert [line.split() for line in ran.out.splitlines()] == [
             ["via-anthropic", "200,000", "at", f"{server.url}/v1"],
             ["via-openai", "200,000", "at", f"{server.url}/v1"],
         ]
-        everything = (await desk.run("models")).out.splitlines()
+        everything = (await program.run("models")).out.splitlines()
     assert [line.split()[0] for line in everything[:3]] == ["via-anthropic", "via-openai", "small"]
     assert len(everything) > 100, "the catalogue follows"
 
 
 async def test_RU_5_8_a_server_that_does_not_answer_is_told_and_the_catalogue_listed(tmp_path: Path) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("models", "sonnet")
+    ran = await Program(tmp_path, NOWHERE).run("models", "sonnet")
     assert ran.code == 0
     assert "sonnet" in ran.out
     (told,) = ran.told()
@@ -134,11 +134,11 @@ async def test_RU_5_8_a_server_that_does_not_answer_is_told_and_the_catalogue_li
 
 
 async def test_WALK_2_a_misspelled_mode_of_the_environment_ends_the_run(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, NOWHERE, environment={"BUDDY_PERMISSIONS_MODE": "edti"})
-    ran = await desk.run("exec", "hi")
+    program = Program(tmp_path, NOWHERE, environment={"BUDDY_PERMISSIONS_MODE": "edti"})
+    ran = await program.run("exec", "hi")
     assert ran.code == 4
     assert ran.told() == ["BUDDY_PERMISSIONS_MODE: expected plan, ask, edit or auto, found 'edti'"]
-    assert desk.sessions() == []
+    assert program.sessions() == []
 
 
 # --- keys -------------------------------------------------------------------------------------------------
@@ -147,8 +147,8 @@ async def test_WALK_2_a_misspelled_mode_of_the_environment_ends_the_run(tmp_path
 async def test_WALK_8_a_missing_key_names_the_model_whose_key_is_there(tmp_path: Path) -> None:
     first = first_model(OWN)
     assert first is not None
-    desk = Desk(tmp_path, NOWHERE, environment={"FAKE_LLM_KEY": "\0", **OWN})
-    ran = await desk.run("exec", "hi")
+    program = Program(tmp_path, NOWHERE, environment={"FAKE_LLM_KEY": "\0", **OWN})
+    ran = await program.run("exec", "hi")
     (line,) = ran.told()
     assert ran.code == 4
     assert line.startswith("no key for openai: set FAKE_LLM_KEY, or run `buddy login openai`; ")
@@ -157,11 +157,11 @@ async def test_WALK_8_a_missing_key_names_the_model_whose_key_is_there(tmp_path:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_WALK_4_a_start_without_a_key_leaves_no_session(tmp_path: Path, form: str) -> None:
-    desk = Desk(tmp_path, NOWHERE, environment={"FAKE_LLM_KEY": "\0"})
-    ran = await desk.run("exec", "--output-format", form, "hi")
+    program = Program(tmp_path, NOWHERE, environment={"FAKE_LLM_KEY": "\0"})
+    ran = await program.run("exec", "--output-format", form, "hi")
     assert ran.code == 4
     assert "no key for openai: set FAKE_LLM_KEY in the environment" in ran.err
-    assert desk.sessions() == []
+    assert program.sessions() == []
 
 
 # --- a run ------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_WALK_5_a_tiny_amount_is_not_nothing() -> None:
 
 async def test_WALK_5_a_tiny_limit_is_named_as_it_was_given(tmp_path: Path) -> None:
     async with FakeLLM([reply("never asked")]) as server:
-        desk = Desk(tmp_path, server.url, "litellm-chat")
-        ran = await desk.run("exec", "--max-cost", "0.000001", "hi")
+        program = Program(tmp_path, server.url, "litellm-chat")
+        ran = await program.run("exec", "--max-cost", "0.000001", "hi")
     assert ran.code == 5
     assert "$0.000001 of" in ran.err
     assert "e-0" not in ran.err
@@ -203,7 +203,7 @@ async def test_WALK_6_a_failing_command_is_told_by_its_exit_code(tmp_path: Path)
         reply("Done."),
     ]
     async with FakeLLM(steps) as server:
-        ran = await Desk(tmp_path, server.url, tools=("run_shell",)).run("exec", *YOLO, "Run it")
+        ran = await Program(tmp_path, server.url, tools=("run_shell",)).run("exec", *YOLO, "Run it")
     lines = [line.strip() for line in ran.err.splitlines()]
     assert "exit code 3: 1" in lines
     assert "exit code 4" in lines
@@ -219,7 +219,7 @@ def test_WALK_6_the_reason_of_an_ending_is_kept() -> None:
 
 async def test_WALK_8_a_hidden_session_is_counted_in_plain_words(tmp_path: Path) -> None:
     async with FakeLLM(lambda _: reply("answered")) as server:
-        desk = Desk(tmp_path, server.url)
-        await desk.run("exec", "theirs")
-        ran = await desk.run("sessions")
+        program = Program(tmp_path, server.url)
+        await program.run("exec", "theirs")
+        ran = await program.run("sessions")
     assert ran.err == "1 session hidden (from exec, or without an answer); --all shows it\n"

@@ -8,12 +8,12 @@ from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.status import footer_line
 from tests.fake_llm.script import Tokens, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
-from tests.support.sitting_desk import Sitting, seated
+from tests.support.program import Program
+from tests.support.repl import Repl, open_repl_in
 from tests.support.terminal import on_terminal
 
 
-def desk_of(folder: Path, server: FakeLLM) -> Desk:
+def program_of(folder: Path, server: FakeLLM) -> Program:
     fast = {
         "model": "openai/fast-model",
         "api_key_env": "FAKE_LLM_KEY",
@@ -21,57 +21,57 @@ def desk_of(folder: Path, server: FakeLLM) -> Desk:
         "context_limit": 50_000,
     }
     keyless = {"model": "anthropic/claude-sonnet-4-5", "api_key_env": "MISSING_KEY"}
-    desk = Desk(folder, server.url, settings={"models": {"fast": fast, "keyless": keyless}})
-    desk.files(main__py="print(1)\n")
-    return desk
+    program = Program(folder, server.url, settings={"models": {"fast": fast, "keyless": keyless}})
+    program.files(main__py="print(1)\n")
+    return program
 
 
 async def test_a_session_goes_on_with_the_model_of_the_command_line(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.")) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server) as sat:
-            await sat.turn("one")
-            await sat.turn("a second task &")
-        async with seated(desk, server, "-c", "-m", "fast") as sat:
-            assert sat.front.controller.facts().model == "fast"
-            await sat.turn("two")
-            assert sat.context.board.tasks[2].model == ""
-        async with seated(desk, server, "-c") as sat:
-            await sat.turn("three")
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server) as repl:
+            await repl.turn("one")
+            await repl.turn("a second task &")
+        async with open_repl_in(program, server, "-c", "-m", "fast") as repl:
+            assert repl.front.controller.facts().model == "fast"
+            await repl.turn("two")
+            assert repl.context.board.tasks[2].model == ""
+        async with open_repl_in(program, server, "-c") as repl:
+            await repl.turn("three")
         models = [asked.model for asked in server.requests]
         assert (models[0], models[-2:]) == ("fake-model", ["fast-model", "fast-model"])
 
 
 async def test_a_model_chosen_after_a_resume_is_asked_and_kept(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.")) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server, "-m", "fast") as sat:
-            await sat.turn("one")
-        async with seated(desk, server, "-c") as sat:
-            assert sat.front.controller.facts().model == "fast"
-            sat.say("/model openai/fake-model")
-            await sat.hints("model: openai/fake-model")
-            await sat.turn("two")
-            await sat.turn("on the side &")
-        async with seated(desk, server, "-c") as sat:
-            await sat.turn("three")
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server, "-m", "fast") as repl:
+            await repl.turn("one")
+        async with open_repl_in(program, server, "-c") as repl:
+            assert repl.front.controller.facts().model == "fast"
+            repl.say("/model openai/fake-model")
+            await repl.hints("model: openai/fake-model")
+            await repl.turn("two")
+            await repl.turn("on the side &")
+        async with open_repl_in(program, server, "-c") as repl:
+            await repl.turn("three")
         assert [asked.model for asked in server.requests] == ["fast-model", *["fake-model"] * 3]
 
 
 async def test_a_session_gone_to_later_keeps_its_own_model(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.")) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server) as sat:
-            sat.say("/model openai/fake-model")
-            await sat.hints("model: openai/fake-model")
-            await sat.turn("one")
-            kept = sat.context.session.session_id
-        async with seated(desk, server, "-m", "fast") as sat:
-            await sat.turn("two")
-            mine = sat.context.session.session_id
-            sat.say(f"/resume {kept}")
-            await sat.reopened(mine)
-            await sat.turn("three")
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server) as repl:
+            repl.say("/model openai/fake-model")
+            await repl.hints("model: openai/fake-model")
+            await repl.turn("one")
+            kept = repl.context.session.session_id
+        async with open_repl_in(program, server, "-m", "fast") as repl:
+            await repl.turn("two")
+            mine = repl.context.session.session_id
+            repl.say(f"/resume {kept}")
+            await repl.reopened(mine)
+            await repl.turn("three")
         assert [asked.model for asked in server.requests] == [
             "fake-model",
             "fast-model",
@@ -81,73 +81,73 @@ async def test_a_session_gone_to_later_keeps_its_own_model(tmp_path: Path) -> No
 
 async def test_a_model_without_its_key_is_said_when_it_is_asked_and_loses_nothing(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.")) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server) as sat:
-            await sat.turn("one")
-        async with seated(desk, server, "-c", "-m", "keyless") as sat:
-            sat.say("two")
-            await sat.shows("MISSING_KEY")
-            await sat.quiet()
-            assert len(sat.context.board.tasks[1].history) >= 3
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server) as repl:
+            await repl.turn("one")
+        async with open_repl_in(program, server, "-c", "-m", "keyless") as repl:
+            repl.say("two")
+            await repl.shows("MISSING_KEY")
+            await repl.quiet()
+            assert len(repl.context.board.tasks[1].history) >= 3
 
 
 async def test_the_permission_mode_of_the_command_line_holds_for_a_resumed_session(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.")) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server) as sat:
-            await sat.turn("one")
-            assert sat.context.session.policy.mode == "ask"
-        async with seated(desk, server, "-c", "--permission-mode", "plan") as sat:
-            assert (sat.context.session.policy.mode, sat.front.controller.facts().mode) == ("plan", "plan")
-            sat.say("/mode edit")
-            await sat.hints("mode: edit")
-            assert sat.context.session.policy.mode == "edit"
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server) as repl:
+            await repl.turn("one")
+            assert repl.context.session.policy.mode == "ask"
+        async with open_repl_in(program, server, "-c", "--permission-mode", "plan") as repl:
+            assert (repl.context.session.policy.mode, repl.front.controller.facts().mode) == ("plan", "plan")
+            repl.say("/mode edit")
+            await repl.hints("mode: edit")
+            assert repl.context.session.policy.mode == "edit"
 
 
-def footer(sat: Sitting) -> str:
+def footer(repl: Repl) -> str:
     """Return the footer."""
-    sat.paper.touch()
+    repl.paper.touch()
     return "".join(
-        text for _style, text in footer_line(sat.paper.state, 200, Look("mono", UNICODE, ansi=False))
+        text for _style, text in footer_line(repl.paper.state, 200, Look("mono", UNICODE, ansi=False))
     )
 
 
 async def test_a_resumed_session_says_at_once_what_it_has_used(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello.", usage=Tokens(12_000, 500))) as server:
-        desk = desk_of(tmp_path, server)
-        async with seated(desk, server) as sat:
-            assert "context" not in footer(sat)
-            await sat.turn("one")
-            await sat.turn("two")
-            left = footer(sat)
+        program = program_of(tmp_path, server)
+        async with open_repl_in(program, server) as repl:
+            assert "context" not in footer(repl)
+            await repl.turn("one")
+            await repl.turn("two")
+            left = footer(repl)
             assert "12% context" in left
             assert "25.0k tokens" in left
-        async with seated(desk, server, "-c") as sat:
-            await sat.until(lambda: footer(sat) == left, left)
-            await sat.said("/context", "in use", "12.5k")
-            await sat.said("/cost", "session: 25.0k tokens")
-            await sat.said("/ps", "25.0k")
-            await sat.said("/status", "12.5k of 100.0k tokens (12%)", "25.0k tokens")
+        async with open_repl_in(program, server, "-c") as repl:
+            await repl.until(lambda: footer(repl) == left, left)
+            await repl.said("/context", "in use", "12.5k")
+            await repl.said("/cost", "session: 25.0k tokens")
+            await repl.said("/ps", "25.0k")
+            await repl.said("/status", "12.5k of 100.0k tokens (12%)", "25.0k tokens")
 
 
 async def test_the_footer_goes_with_the_window_of_another_model(tmp_path: Path) -> None:
     answer = reply("Hello.", usage=Tokens(12_000, 500))
-    async with FakeLLM([answer]) as server, seated(desk_of(tmp_path, server), server) as sat:
-        await sat.turn("one")
-        sat.say("/model fast")
-        await sat.hints("model: fast")
-        assert "25% context" in footer(sat)
+    async with FakeLLM([answer]) as server, open_repl_in(program_of(tmp_path, server), server) as repl:
+        await repl.turn("one")
+        repl.say("/model fast")
+        await repl.hints("model: fast")
+        assert "25% context" in footer(repl)
 
 
 async def test_words_after_the_session_are_the_first_prompt_on_a_terminal(tmp_path: Path) -> None:
     async with FakeLLM(lambda asked: reply(f"Answer to {asked.last_user_text}.")) as server:
-        desk = desk_of(tmp_path, server)
-        await desk.run("exec", "one")
-        (first,) = desk.sessions()
+        program = program_of(tmp_path, server)
+        await program.run("exec", "one")
+        (first,) = program.sessions()
         ways = ((("resume", "--last"), "two"), (("resume", "-c"), "three"), (("resume", first), "four"))
         for arguments, word in ways:
-            async with on_terminal(desk, *arguments, word, "and", "more") as terminal:
+            async with on_terminal(program, *arguments, word, "and", "more") as terminal:
                 await terminal.has_shown(f"Answer to {word} and more.", "done ·")
                 assert await terminal.leaves() == 0
-        assert desk.sessions() == [first]
-        assert await desk.prompts() == ["one", "two and more", "three and more", "four and more"]
+        assert program.sessions() == [first]
+        assert await program.prompts() == ["one", "two and more", "three and more", "four and more"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_llm.script import Tokens, reply
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
 
 
 def cells(table: str) -> dict[str, str]:
@@ -24,11 +24,11 @@ async def test_the_parts_add_up_to_what_the_server_counted_however_much_that_is(
     tmp_path: Path, counted: int
 ) -> None:
     answer = reply("an answer", usage=Tokens(counted - 5, 5))
-    async with sitting(tmp_path, lambda _asked: answer) as desk:
-        estimated = cells(await desk.said("/context", "All numbers are estimates."))
+    async with open_repl(tmp_path, lambda _asked: answer) as repl:
+        estimated = cells(await repl.said("/context", "All numbers are estimates."))
         assert list(estimated) == ["system prompt and instructions", "tools", "in use", "limit"]
-        await desk.turn("hello")
-        shown = cells(await desk.said("/context", "the rows are estimates"))
+        await repl.turn("hello")
+        shown = cells(await repl.said("/context", "the rows are estimates"))
         *parts, used, _limit = map(number, shown.values())
         assert list(shown) == [
             "system prompt and instructions",

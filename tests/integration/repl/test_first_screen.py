@@ -16,7 +16,7 @@ from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.blocks import TableBlock, Welcome
 from tests.fake_llm.script import call, reply
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))
 
@@ -36,9 +36,9 @@ def test_RU_A7_the_first_screen_says_where_one_is_and_where_to_go_on() -> None:
 
 
 async def test_RU_A7_a_new_session_begins_with_it(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        await desk.shows(f"buddy {__version__} · ", "ask mode\n", "type a task · / commands · ? keys\n")
-        assert desk.paper.text().startswith("buddy ")
+    async with open_repl(tmp_path, []) as repl:
+        await repl.shows(f"buddy {__version__} · ", "ask mode\n", "type a task · / commands · ? keys\n")
+        assert repl.paper.text().startswith("buddy ")
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ async def test_the_star_of_the_branch_follows_undo_and_redo(tmp_path: Path) -> N
         reply(call("edit_file", path="a.txt", old="alpha", new="beta")),
         reply("Done."),
     ]
-    async with sitting(tmp_path, script, "--permission-mode", "edit", a__txt="alpha\n") as desk:
-        branch = desk.context.branch
-        await desk.said("Change it", "Done.")
-        await desk.until(lambda: branch.text.endswith("*"), "a star after the edit")
-        await desk.said("/undo", "Undone")
-        await desk.until(lambda: not branch.text.endswith("*"), "no star after /undo")
-        await desk.said("/redo", "Redone")
-        await desk.until(lambda: branch.text.endswith("*"), "a star after /redo")
+    async with open_repl(tmp_path, script, "--permission-mode", "edit", a__txt="alpha\n") as repl:
+        branch = repl.context.branch
+        await repl.said("Change it", "Done.")
+        await repl.until(lambda: branch.text.endswith("*"), "a star after the edit")
+        await repl.said("/undo", "Undone")
+        await repl.until(lambda: not branch.text.endswith("*"), "no star after /undo")
+        await repl.said("/redo", "Redone")
+        await repl.until(lambda: branch.text.endswith("*"), "a star after /redo")
 
 
 async def test_a_branch_that_is_not_known_in_time_is_left_out() -> None:
@@ -126,7 +126,7 @@ def test_RU_A7_the_help_fits_a_screen_and_names_the_rest() -> None:
 
 
 async def test_RU_A7_all_commands_are_a_word_away(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        shown = await desk.said("/help all", "/redraw", "/worktree", "/quit")
+    async with open_repl(tmp_path, []) as repl:
+        shown = await repl.said("/help all", "/redraw", "/worktree", "/quit")
         left_out = {one.name for one in builtin_commands().all() if f"/{one.name}" not in shown}
         assert left_out == set()

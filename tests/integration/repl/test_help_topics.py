@@ -9,7 +9,7 @@ import pytest
 from buddy.repl.commands.help import explain
 from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.view.blocks import Markdown, NoteBlock, PlainText
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
 
 COMMANDS = builtin_commands()
 
@@ -49,10 +49,10 @@ def test_a_command_is_explained_and_leads_to_its_page(word: str, usage: str, top
 
 
 async def test_the_manual_is_read_in_a_running_session(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        shown = await desk.said(
+    async with open_repl(tmp_path, []) as repl:
+        shown = await repl.said(
             "/help sandbox", "Sandbox: what commands of the model can reach", "bubblewrap"
         )
         assert "<!--" not in shown
-        await desk.said("/help topics", "troubleshooting")
-        await desk.said("/help ex", "/ex could be /export, /quit")
+        await repl.said("/help topics", "troubleshooting")
+        await repl.said("/help ex", "/ex could be /export, /quit")

@@ -16,8 +16,8 @@ from buddy.workspace.sandbox.profile import Confinement
 from tests.capabilities import requires
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
-from tests.support.sandbox_desk import SandboxDesk, sandbox_desk
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
+from tests.support.sandbox_machine import SandboxMachine, sandbox_machine
 
 SERVE = (
     f"{os.path.realpath(sys.executable)} -I -c 'import socket, time; "
@@ -25,11 +25,11 @@ SERVE = (
 )
 
 
-async def served(desk: SandboxDesk, confinement: Confinement | None) -> tuple[str, tuple[object, ...]]:
+async def served(machine: SandboxMachine, confinement: Confinement | None) -> tuple[str, tuple[object, ...]]:
     """Start a server as a job; return its port and the table of jobs."""
-    await desk.sandbox.survey(desk.boundary)
-    async with Jobs(desk.children) as jobs:
-        request = CommandRequest(shell_argv(SERVE), str(desk.work), 1, confinement=confinement)
+    await machine.sandbox.survey(machine.boundary)
+    async with Jobs(machine.children) as jobs:
+        request = CommandRequest(shell_argv(SERVE), str(machine.work), 1, confinement=confinement)
         job = jobs.start(request, command="serve")
         async with asyncio.timeout(30):
             while not (port := job.log.text().strip()):
@@ -45,15 +45,15 @@ def serves(block: object) -> str:
 
 @requires("bwrap")
 async def test_a_port_in_the_sandbox_is_named_with_who_reaches_it() -> None:
-    async with sandbox_desk() as desk:
-        port, (table, note) = await served(desk, desk.confinement())
+    async with sandbox_machine() as machine:
+        port, (table, note) = await served(machine, machine.confinement())
     assert serves(table) == f"{port} inside"
     assert note == NoteBlock("info", INSIDE_ONLY)
 
 
 async def test_a_port_outside_is_named_alone() -> None:
-    async with sandbox_desk() as desk:
-        port, blocks = await served(desk, None)
+    async with sandbox_machine() as machine:
+        port, blocks = await served(machine, None)
     assert len(blocks) == 1
     assert serves(blocks[0]) == port
 
@@ -65,11 +65,11 @@ async def test_ps_shows_running_jobs_below_the_tasks(tmp_path: Path) -> None:
             return reply("Done.") if asked.tool_results else reply(start)
         return reply("Hello.")
 
-    async with sitting(tmp_path, script, "--permission-mode", "yolo", "--i-know") as desk:
-        desk.say("serve")
-        await desk.shows("Done.")
+    async with open_repl(tmp_path, script, "--permission-mode", "yolo", "--i-know") as repl:
+        repl.say("serve")
+        await repl.shows("Done.")
         async with asyncio.timeout(30):
-            while not (port := desk.context.session.jobs.get(1).log.text().strip()):
+            while not (port := repl.context.session.jobs.get(1).log.text().strip()):
                 await asyncio.sleep(0.01)
-        await desk.said("/ps", "▸ 1", port)
-        await desk.said("/jobs", port)
+        await repl.said("/ps", "▸ 1", port)
+        await repl.said("/jobs", port)

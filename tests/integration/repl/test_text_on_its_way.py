@@ -16,12 +16,12 @@ from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.fake_llm.script import Stall, reply
+from tests.support.repl import Repl, open_repl, open_repl_in
 from tests.support.screen_harness import running_repl
-from tests.support.sitting_desk import Sitting, seated, sitting
 
 
 class Carried:
-    """A desk that notes what it is to do."""
+    """A repl that notes what it is to do."""
 
     def __init__(self) -> None:
         self.intents: list[Intent] = []
@@ -36,10 +36,10 @@ class Carried:
 class SlowFiles:
     """Whatever a text mentions is read when it is told to be."""
 
-    def __init__(self, desk: Sitting) -> None:
+    def __init__(self, repl: Repl) -> None:
         self.may_go_on = asyncio.Event()
         self.reading: list[str] = []
-        desk.context.session.expand = self._expand
+        repl.context.session.expand = self._expand
 
     async def _expand(self, task_id: int, text: str) -> ExpandedPrompt:
         self.reading.append(text)
@@ -47,9 +47,9 @@ class SlowFiles:
         return ExpandedPrompt((Text(text),), ())
 
 
-def said(desk: Sitting) -> list[str]:
+def said(repl: Repl) -> list[str]:
     """Return the user's prompts in the foreground task."""
-    history = desk.context.board.task(1).history
+    history = repl.context.board.task(1).history
     return [text_of(one) for one in history if isinstance(one, UserMessage)]
 
 
@@ -166,20 +166,20 @@ async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() ->
 async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_opened_instead(
     tmp_path: Path,
 ) -> None:
-    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        await desk.turn("hello")
-        first = desk.context.session.session_id
-        async with seated(desk.desk, desk.server, "-r", first, "go on with it") as other:
+    async with open_repl(tmp_path, lambda asked: reply("ok")) as repl:
+        await repl.turn("hello")
+        first = repl.context.session.session_id
+        async with open_repl_in(repl.program, repl.server, "-r", first, "go on with it") as other:
             await other.shows("Open in another buddy (pid")
             await other.until(lambda: other.front.controller.dispatcher is not None, "another session")
             assert other.paper.line == "go on with it"
             assert said(other) == []
-        assert [asked.last_user_text for asked in desk.server.requests] == ["hello"]
+        assert [asked.last_user_text for asked in repl.server.requests] == ["hello"]
 
 
-async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
+async def test_a_prompt_sent_before_the_session_is_open_is_taken_back_and_commands_stay() -> None:
     put: list[str] = []
-    controller, desk = Controller(NO_SESSION, put.append), Carried()
+    controller, repl = Controller(NO_SESSION, put.append), Carried()
     controller.act(Cancel())
     assert not controller.facts().coming
     for intent in (Prompt("first"), Slash("/status"), Queue("second")):
@@ -188,75 +188,75 @@ async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_
     controller.act(Cancel())
     assert put == ["first\n\nsecond"]
     assert not controller.facts().coming
-    controller.open(desk)
-    assert desk.intents == [Slash("/status")]
+    controller.open(repl)
+    assert repl.intents == [Slash("/status")]
 
 
 async def test_what_a_slow_file_holds_up_is_taken_back_before_what_was_typed_since(tmp_path: Path) -> None:
-    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        files = SlowFiles(desk)
-        desk.act(Prompt("read @slow"))
-        desk.act(ToTask(1, "and then", aside=False))
-        assert desk.front.controller.facts().coming
-        await desk.until(lambda: files.reading == ["read @slow"], "the file is read")
-        desk.paper.line = "typed since"
-        desk.act(Cancel())
-        await desk.until(lambda: desk.paper.line == "read @slow\n\n@1 and then\ntyped since", "the line")
-        assert not desk.front.controller.facts().coming
-        desk.act(Prompt("another"))
-        await desk.until(lambda: files.reading == ["read @slow", "another"], "the next one waits for nothing")
+    async with open_repl(tmp_path, lambda asked: reply("ok")) as repl:
+        files = SlowFiles(repl)
+        repl.act(Prompt("read @slow"))
+        repl.act(ToTask(1, "and then", aside=False))
+        assert repl.front.controller.facts().coming
+        await repl.until(lambda: files.reading == ["read @slow"], "the file is read")
+        repl.paper.line = "typed since"
+        repl.act(Cancel())
+        await repl.until(lambda: repl.paper.line == "read @slow\n\n@1 and then\ntyped since", "the line")
+        assert not repl.front.controller.facts().coming
+        repl.act(Prompt("another"))
+        await repl.until(lambda: files.reading == ["read @slow", "another"], "the next one waits for nothing")
         files.may_go_on.set()
-        await desk.shows("ok")
-        await desk.quiet()
-        assert said(desk) == ["another"]
-        assert len(desk.server.requests) == 1
+        await repl.shows("ok")
+        await repl.quiet()
+        assert said(repl) == ["another"]
+        assert len(repl.server.requests) == 1
 
 
 async def test_what_was_on_its_way_to_a_turn_that_is_cancelled_begins_none(tmp_path: Path) -> None:
-    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
-        desk.say("be slow")
-        await desk.server.arrived(1)
-        files = SlowFiles(desk)
-        desk.act(Prompt("use @slow"))
-        await desk.until(lambda: bool(files.reading), "the file is read")
-        desk.act(Cancel())
-        await desk.until(lambda: desk.paper.line == "use @slow", "the line")
+    async with open_repl(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as repl:
+        repl.say("be slow")
+        await repl.server.arrived(1)
+        files = SlowFiles(repl)
+        repl.act(Prompt("use @slow"))
+        await repl.until(lambda: bool(files.reading), "the file is read")
+        repl.act(Cancel())
+        await repl.until(lambda: repl.paper.line == "use @slow", "the line")
         files.may_go_on.set()
-        await desk.quiet()
-        await desk.shows("cancelled")
-        assert said(desk) == ["be slow"]
+        await repl.quiet()
+        await repl.shows("cancelled")
+        assert said(repl) == ["be slow"]
 
 
 async def test_esc_ends_what_was_begun_last_a_command_or_a_prompt_on_its_way(tmp_path: Path) -> None:
-    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        files = SlowFiles(desk)
-        desk.act(Prompt("first @slow"))
-        await desk.until(lambda: bool(files.reading), "the file is read")
-        desk.say("!sleep 30")
-        await desk.until(lambda: bool(desk.front.controller.facts().own), "the command runs")
-        desk.act(Cancel())
-        await desk.until(lambda: not desk.front.controller.facts().own, "the command has ended")
-        assert desk.front.controller.facts().coming
-        desk.act(Cancel())
-        await desk.until(lambda: desk.paper.line == "first @slow", "the line")
+    async with open_repl(tmp_path, lambda asked: reply("ok")) as repl:
+        files = SlowFiles(repl)
+        repl.act(Prompt("first @slow"))
+        await repl.until(lambda: bool(files.reading), "the file is read")
+        repl.say("!sleep 30")
+        await repl.until(lambda: bool(repl.front.controller.facts().own), "the command runs")
+        repl.act(Cancel())
+        await repl.until(lambda: not repl.front.controller.facts().own, "the command has ended")
+        assert repl.front.controller.facts().coming
+        repl.act(Cancel())
+        await repl.until(lambda: repl.paper.line == "first @slow", "the line")
 
 
 async def test_at_whatever_moment_esc_comes_the_prompt_is_taken_back_or_its_turn_cancelled(
     tmp_path: Path,
 ) -> None:
     ends: set[str] = set()
-    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
-        task = desk.context.board.task(1)
+    async with open_repl(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as repl:
+        task = repl.context.board.task(1)
         for rounds in range(40):
             prompt = f"prompt {rounds}"
-            desk.paper.line = ""
-            desk.act(Prompt(prompt))
+            repl.paper.line = ""
+            repl.act(Prompt(prompt))
             for _ in range(rounds):
                 await asyncio.sleep(0)
-            assert desk.front.controller.facts().coming, rounds
-            desk.act(Cancel())
-            await desk.until(lambda: not desk.front.controller.facts().coming, f"an end after {rounds}")
-            is_back, began = desk.paper.line == prompt, prompt in said(desk)
+            assert repl.front.controller.facts().coming, rounds
+            repl.act(Cancel())
+            await repl.until(lambda: not repl.front.controller.facts().coming, f"an end after {rounds}")
+            is_back, began = repl.paper.line == prompt, prompt in said(repl)
             assert is_back != began, rounds
             assert not began or (task.outcome is not None and task.outcome.outcome == "cancelled"), rounds
             ends.add("taken back" if is_back else "cancelled")

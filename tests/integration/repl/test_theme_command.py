@@ -10,39 +10,39 @@ import pytest
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.blocks import NoteBlock
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
+from tests.support.repl import open_repl_in
 from tests.support.screen_harness import running_repl
-from tests.support.sitting_desk import seated
 from tests.support.terminal import on_terminal
 
 
 async def test_a_theme_is_shown_and_kept_beside_what_was_kept_before(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        kept = desk.config / "settings.toml"
+        program = Program(tmp_path, server.url)
+        kept = program.config / "settings.toml"
         kept.write_text('[display]\nvi = true\n\n[[rule]]\ntool = "web_search"\ndecision = "ask"\n')
         rule = tomllib.loads(kept.read_text())["rule"]
-        async with seated(desk, server) as sat:
-            await sat.said("/theme", "theme auto, color auto; themes: auto, dark, light, plain")
-            assert await sat.said("/theme dark", "kept") == f"❯ /theme dark\ntheme dark, saved in {kept}\n"
-            assert sat.paper.drawn == ["theme dark"]
+        async with open_repl_in(program, server) as repl:
+            await repl.said("/theme", "theme auto, color auto; themes: auto, dark, light, plain")
+            assert await repl.said("/theme dark", "kept") == f"❯ /theme dark\ntheme dark, saved in {kept}\n"
+            assert repl.paper.drawn == ["theme dark"]
             assert tomllib.loads(kept.read_text()) == {"display": {"vi": True, "theme": "dark"}, "rule": rule}
-            await sat.said("/theme", "theme dark, color auto; themes:")
-            await sat.said("/theme plain", "there are no colours here (the terminal, NO_COLOR or")
-            await sat.said("/theme blue", "expected auto, dark, light or plain, found 'blue'")
-        async with seated(desk, server) as sat:
-            await sat.said("/theme", "theme plain, color auto")
+            await repl.said("/theme", "theme dark, color auto; themes:")
+            await repl.said("/theme plain", "there are no colours here (the terminal, NO_COLOR or")
+            await repl.said("/theme blue", "expected auto, dark, light or plain, found 'blue'")
+        async with open_repl_in(program, server) as repl:
+            await repl.said("/theme", "theme plain, color auto")
 
 
 async def test_a_theme_that_cannot_be_kept_is_shown_all_the_same(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        (desk.config / "settings.toml.lock").mkdir()
-        async with seated(desk, server) as sat:
-            await sat.said(
+        program = Program(tmp_path, server.url)
+        (program.config / "settings.toml.lock").mkdir()
+        async with open_repl_in(program, server) as repl:
+            await repl.said(
                 "/theme light", "settings.toml: can't be written: Is a directory; nothing was saved"
             )
-            assert sat.paper.drawn == ["theme light"]
+            assert repl.paper.drawn == ["theme light"]
 
 
 async def test_the_screen_is_drawn_again_with_the_colours_of_another_theme() -> None:
@@ -72,8 +72,8 @@ async def test_the_screen_is_drawn_again_with_the_colours_of_another_theme() -> 
 @pytest.mark.slow
 async def test_on_a_terminal_the_signs_stay_and_only_the_colours_change(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        async with on_terminal(program) as terminal:
             await terminal.line("/theme")
             await terminal.has_shown("theme auto, color auto")
             before = terminal.rows()[-1]

@@ -23,16 +23,18 @@ from buddy.tools.grep import grep
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.locks import FileLocks
 from buddy.workspace.undo.log import Effect
-from tests.support.board_desk import BoardDesk, board_desk
-from tests.support.command_desk import until
+from tests.support.command_tools import until
+from tests.support.scripted_session import ScriptedSession, scripted_session
 
 
 class Person:
     """Somebody at the prompt: commands go in, printed blocks and hints come out."""
 
-    def __init__(self, desk: BoardDesk, context: Context, printed: list[Any], hints: list[str]) -> None:
-        self.desk = desk
-        self.root = desk.root
+    def __init__(
+        self, session: ScriptedSession, context: Context, printed: list[Any], hints: list[str]
+    ) -> None:
+        self.session = session
+        self.root = session.root
         self._context = context
         self._printed = printed
         self.hints = hints
@@ -46,35 +48,35 @@ class Person:
 
 @asynccontextmanager
 async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
-    async with board_desk(root, repository=True) as desk:
+    async with scripted_session(root, repository=True) as session:
         printed: list[Any] = []
         hints: list[str] = []
-        services = desk.board.task(1).services.services
+        services = session.board.task(1).services.services
         if own:
-            folder = desk.root / ".buddyx/ext"
+            folder = session.root / ".buddyx/ext"
             folder.mkdir(parents=True)
-            loader = PluginTools(str(folder), desk.parts.tools, trusted=True)
+            loader = PluginTools(str(folder), session.parts.tools, trusted=True)
             services = {**services, PluginTools: loader}
-            task = desk.board.task(1)
+            task = session.board.task(1)
             task.services = type(task.services)(
                 services, task.services.copy, task.services.changes, task.services.forget_shown
             )
-        session = SimpleNamespace(
-            board=desk.board,
-            undo=desk.undo,
-            questions=desk.questions,
+        front_session = SimpleNamespace(
+            board=session.board,
+            undo=session.undo,
+            questions=session.questions,
             locks=services[FileLocks],
-            boundary=desk.parts.workspace.boundary,
+            boundary=session.parts.workspace.boundary,
         )
         stage = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
-        yield Person(desk, Context(session, stage, None, None, None, "", None), printed, hints)
+        yield Person(session, Context(front_session, stage, None, None, None, "", None), printed, hints)
 
 
 async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         (one.root / "a.txt").write_text("1\n")
-        await one.desk.call(edit_file, {"path": "a.txt", "old": "1", "new": "2"})
-        await one.desk.call(run_shell, {"command": "echo 3 >> a.txt"})
+        await one.session.call(edit_file, {"path": "a.txt", "old": "1", "new": "2"})
+        await one.session.call(run_shell, {"command": "echo 3 >> a.txt"})
         said = await one.types("/undo")
         assert said == [
             NoteBlock(
@@ -104,7 +106,7 @@ def ran_long(one: Person, files: dict[str, tuple[str | None, str | None]]) -> No
         )
         for name, (before, after) in files.items()
     ]
-    one.desk.undo.record(1, "long", "run_shell", effects, seconds=90)
+    one.session.undo.record(1, "long", "run_shell", effects, seconds=90)
 
 
 async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ async def test_undo_over_the_persons_work_is_refused_and_names_the_way(tmp_path:
     async with person(tmp_path) as one:
         path = one.root / "a.txt"
         path.write_text("1\n2\n3\n4\n")
-        await one.desk.call(run_shell, {"command": "sed -i s/1/one/ a.txt"})
+        await one.session.call(run_shell, {"command": "sed -i s/1/one/ a.txt"})
         path.write_text(path.read_text() + "mine\n")
         with pytest.raises(CommandError, match=r"something else after that edit.*/undo @1 undoes its"):
             await one.types("/undo")
@@ -187,10 +189,10 @@ async def test_undo_over_the_persons_work_is_refused_and_names_the_way(tmp_path:
 
 async def test_all_of_a_task_is_taken_back_and_nothing_of_another(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
-        other = one.desk.board.open()
+        other = one.session.board.open()
         for step in range(3):
-            await one.desk.call(run_shell, {"command": f"echo {step} > mine{step}"})
-            await one.desk.call(run_shell, {"command": f"echo {step} > other{step}"}, task=other)
+            await one.session.call(run_shell, {"command": f"echo {step} > mine{step}"})
+            await one.session.call(run_shell, {"command": f"echo {step} > other{step}"}, task=other)
         assert len(await one.types("/undo @1 all")) == 3
         assert sorted(path.name for path in one.root.iterdir() if path.is_file()) == [
             "other0",
@@ -207,8 +209,8 @@ async def test_diff_of_a_task_shows_what_stands(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         with pytest.raises(CommandError, match="task 1 has no changes that could be shown"):
             await one.types("/diff @1")
-        await one.desk.call(run_shell, {"command": "echo 1 > a.txt"})
-        await one.desk.call(run_shell, {"command": "echo 2 >> a.txt"})
+        await one.session.call(run_shell, {"command": "echo 1 > a.txt"})
+        await one.session.call(run_shell, {"command": "echo 2 >> a.txt"})
         (shown,) = await one.types("/diff @1")
         assert isinstance(shown, ToolCall)
         assert shown.title == "diff of task 1"
@@ -220,9 +222,9 @@ async def test_a_question_is_answered_at_the_prompt(tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="no question is open"):
             await one.types("/answer yes")
         work = asyncio.ensure_future(
-            one.desk.call(ask_user, {"questions": [{"question": "Which?", "options": ["a", "b"]}]})
+            one.session.call(ask_user, {"questions": [{"question": "Which?", "options": ["a", "b"]}]})
         )
-        await until(lambda: one.desk.questions.waiting())
+        await until(lambda: one.session.questions.waiting())
         (shown,) = await one.types("/answer")
         assert isinstance(shown, PlainText)
         with pytest.raises(CommandError, match="options 1 to 2"):
@@ -257,8 +259,8 @@ async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -
 async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         (one.root / "a.txt").write_text("1\n")
-        await one.desk.call(move_file, {"source": "a.txt", "target": "b.txt"})
-        await one.desk.call(delete_file, {"path": "b.txt"})
+        await one.session.call(move_file, {"source": "a.txt", "target": "b.txt"})
+        await one.session.call(delete_file, {"path": "b.txt"})
         said = [await one.types(line) for line in ("/undo", "/undo @1", "/redo")]
         assert said == [
             [NoteBlock("info", "Undone: b.txt (task 1's deletion). /redo brings it back.")],
@@ -270,7 +272,7 @@ async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Pat
 
 async def test_names_that_are_no_text_are_shown_visibly(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
-        await one.desk.call(run_shell, {"command": "echo x > $'a\\xff\\033[31m'"})
+        await one.session.call(run_shell, {"command": "echo x > $'a\\xff\\033[31m'"})
         assert await one.types("/undo") == [
             NoteBlock(
                 "info",
@@ -288,22 +290,22 @@ async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tm
         (one.root / "sub").mkdir()
         for name in ("a.txt", "sub/b.txt", "c.txt"):
             (one.root / name).write_text(name)
-            await one.desk.call(delete_file, {"path": name})
+            await one.session.call(delete_file, {"path": name})
         (listed,) = await one.types("/restore list")
         assert isinstance(listed, TableBlock)
         assert {row[1:4] for row in listed.rows} == {
             (name, "task 1", f"{len(name)} B") for name in ("a.txt", "sub/b.txt", "c.txt")
         }
         assert all(row[4].endswith(" s ago)") for row in listed.rows)
-        assert "no files" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
+        assert "no files" in (await one.session.call(grep, {"pattern": "b.txt"})).text
         said = [await one.types(f"/restore {which}") for which in ("last", "sub/b.txt", "a.txt")]
-        assert "sub/b.txt" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
+        assert "sub/b.txt" in (await one.session.call(grep, {"pattern": "b.txt"})).text
         assert [text for (note,) in said for text in [note.text]] == [
             "restored: c.txt",
             "restored: sub/b.txt",
             "restored: a.txt",
         ]
-        await one.desk.call(delete_file, {"path": "c.txt"})
+        await one.session.call(delete_file, {"path": "c.txt"})
         with pytest.raises(CommandError, match="nothing in the trash is called 'zz'; /restore lists"):
             await one.types("/restore zz")
         (one.root / "c.txt").write_text("other")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
 
 
 def model(asked: Asked) -> Reply:
@@ -28,19 +28,19 @@ def states(table: str) -> dict[str, str]:
 async def test_a_task_that_waits_for_a_subagent_is_told_from_one_that_waits_for_the_person(
     tmp_path: Path,
 ) -> None:
-    async with sitting(tmp_path, model, "--permission-mode", "ask") as desk:
-        desk.say("lead")
-        await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "the question about delegating")
-        await desk.shows("│ model: the model of this task")  # printed behind the question
-        assert states(await desk.said("/ps", "waiting")) == {"1": "waiting for you"}
-        await desk.said("/ok", "approved once")
-        board = desk.context.board
-        await desk.until(
+    async with open_repl(tmp_path, model, "--permission-mode", "ask") as repl:
+        repl.say("lead")
+        await repl.until(lambda: bool(repl.context.board.inbox.waiting()), "the question about delegating")
+        await repl.shows("│ model: the model of this task")  # printed behind the question
+        assert states(await repl.said("/ps", "waiting")) == {"1": "waiting for you"}
+        await repl.said("/ok", "approved once")
+        board = repl.context.board
+        await repl.until(
             lambda: len(board.tasks) == 2 and board.task(1).state == board.task(2).state == "waiting",
             "both wait",
         )
-        await desk.shows("│ touch x")  # the request's own lines look like the table's
-        assert states(await desk.said("/ps", "subagent of 1")) == {
+        await repl.shows("│ touch x")  # the request's own lines look like the table's
+        assert states(await repl.said("/ps", "subagent of 1")) == {
             "1": "waiting for task 2",
             "2": "waiting for you",
         }

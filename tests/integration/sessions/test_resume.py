@@ -1,4 +1,4 @@
-"""A session read back: the whole desk, ready to go on, with or without its snapshot."""
+"""A session read back: the whole program, ready to go on, with or without its snapshot."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ async def resumed(store: SessionStore) -> LoadedSession:
     return loaded
 
 
-async def test_the_whole_desk_comes_back(tmp_path: Path):
+async def test_the_whole_session_comes_back(tmp_path: Path):
     store = store_in(tmp_path)
-    session = await store.create(name="desk", title="a desk")
+    session = await store.create(name="program", title="a program")
     writer = session.writer
     writer.record_task(1, TaskChanged("fix", "running", model="fast"))
     writer.record_message(1, said("u1"))
@@ -73,7 +73,7 @@ async def test_the_whole_desk_comes_back(tmp_path: Path):
     await crashed(session)
 
     loaded = await resumed(store)
-    assert (loaded.state.focus, loaded.state.name, loaded.state.title) == (2, "desk", "a desk")
+    assert (loaded.state.focus, loaded.state.name, loaded.state.title) == (2, "program", "a program")
     assert loaded.state.budget == BudgetSet(1.5, 0)
     assert [grant.grant for grant in loaded.state.grants] == [{"tool": "read_file", "until": 5}]
     assert loaded.state.jobs == (JobChanged("j1", "ended"),)

@@ -13,9 +13,9 @@ from buddy.sessions.loading import JOURNAL
 from buddy.sessions.loading import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
+from tests.support.board_session import BoardSession, gate
 from tests.support.laws import says
 from tests.support.session_files import store_in
-from tests.support.task_board import BoardDesk, gate
 
 
 class SaidMeanwhile:
@@ -60,27 +60,27 @@ async def told(
     """A turn takes in "b" and "c", and something happens while it records "b". What a kill at each record
     leaves of all words."""
     store = store_in(tmp_path)
-    session = await store.create()
-    desk = BoardDesk(tmp_path / "work", session, store)
+    saved_session = await store.create()
+    session = BoardSession(tmp_path / "work", saved_session, store)
 
     async def say() -> None:
-        await meanwhile(desk.board)
+        await meanwhile(session.board)
 
-    async with TaskBoard(desk.parts(journal=SaidMeanwhile(session.writer, "b", say))) as board:
-        desk.board = board
+    async with TaskBoard(session.parts(journal=SaidMeanwhile(saved_session.writer, "b", say))) as board:
+        session.board = board
         board.open()
         reached, go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
+        session.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
         board.submit(1, "a")
         await reached.wait()
         await board.prompt(1, "b")
         await board.prompt(1, "c")
         go_on.set()
         await board.wait(1)
-        assert desk.texts(1) == expected
-    await session.close()
+        assert session.texts(1) == expected
+    await saved_session.close()
 
-    journal = Path(session.directory) / JOURNAL
+    journal = Path(saved_session.directory) / JOURNAL
     lines = journal.read_bytes().splitlines(keepends=True)
     return [await resumed(store, journal, b"".join(lines[:count])) for count in range(2, len(lines) + 1)]
 

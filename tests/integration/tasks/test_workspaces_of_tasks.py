@@ -14,8 +14,8 @@ from buddy.tasks.tool_execution import TestWindows
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.write import write_file
 from buddy.workspace.worktrees.worktrees import Worktree, Worktrees, WorktreeStanding
+from tests.support.board_session import board_session
 from tests.support.laws import says
-from tests.support.task_board import board_desk
 from tests.support.undo_logs import SEAL
 
 WRITES = Access(writes=("a.txt",))
@@ -81,12 +81,12 @@ async def test_a_turn_ends_even_if_nobody_waits_for_the_look_at_its_worktree(tmp
     trees = SlowTrees(tmp_path)
 
     def workspace(tree: Worktree) -> Workspace:
-        return msgspec.structs.replace(desk.board.workspaces.main, worktree=tree)
+        return msgspec.structs.replace(session.board.workspaces.main, worktree=tree)
 
-    async with board_desk(tmp_path, worktrees=WorktreeParts(trees, {}, workspace, SEAL)) as desk:
-        desk.script(says("done"))
-        task = desk.board.open(worktree="x")
-        runner = desk.board.submit(task.task_id, "do it")
+    async with board_session(tmp_path, worktrees=WorktreeParts(trees, {}, workspace, SEAL)) as session:
+        session.script(says("done"))
+        task = session.board.open(worktree="x")
+        runner = session.board.submit(task.task_id, "do it")
         await trees.asked.wait()
         runner.cancel()
         with pytest.raises(asyncio.CancelledError):

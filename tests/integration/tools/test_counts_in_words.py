@@ -13,21 +13,21 @@ from buddy.tools.jobs import list_jobs, send_keys, stop_job, write_job
 from buddy.tools.shell import SHOWN_CHARS, run_shell, tail_for_display
 from buddy.workspace.git.diff import parse_diff
 from buddy.workspace.processes.output import MAX_PIECE_BYTES, OutputBounds, OutputLog, ProgressFeed
-from tests.support.command_desk import desk, until
-from tests.support.files_desk import Desk
+from tests.support.command_tools import tool_project, until
+from tests.support.file_tools import ToolProject
 
 
 async def test_one_byte_of_a_job_one_character_and_one_key(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="printf x; sleep 60", background=True)
-        await until(lambda: here.jobs.all()[0].bytes_written == 1)
-        assert "s, 1 byte, task 1): printf" in (await here.call(list_jobs)).text
-        await here.call(run_shell, command="cat", pty=True)
-        assert (await here.call(write_job, job=2, text="y")).text == "typed 1 character into job 2"
-        assert (await here.call(write_job, job=2, text="yy")).text == "typed 2 characters into job 2"
-        assert (await here.call(send_keys, job=2, keys=["Up"])).text == "pressed 1 key in job 2"
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="printf x; sleep 60", background=True)
+        await until(lambda: project.jobs.all()[0].bytes_written == 1)
+        assert "s, 1 byte, task 1): printf" in (await project.call(list_jobs)).text
+        await project.call(run_shell, command="cat", pty=True)
+        assert (await project.call(write_job, job=2, text="y")).text == "typed 1 character into job 2"
+        assert (await project.call(write_job, job=2, text="yy")).text == "typed 2 characters into job 2"
+        assert (await project.call(send_keys, job=2, keys=["Up"])).text == "pressed 1 key in job 2"
         for job in (1, 2):
-            await here.call(stop_job, job=job)
+            await project.call(stop_job, job=job)
 
 
 async def test_one_byte_that_is_left_out_or_not_shown(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_gap_of_one_byte_and_one_of_thousands_end_what_can_be_named() -> None:
 
 
 async def test_a_binary_file_of_one_byte(tmp_path: Path) -> None:
-    files = Desk(tmp_path)
+    files = ToolProject(tmp_path)
     files.put("a", b"\0")
     assert "a is binary (1 byte)" in await files.ask(read_file, path="a")
     assert "a is binary (1 byte)" in await files.ask(edit_file, path="a", old="x", new="y")
@@ -58,7 +58,7 @@ async def test_a_binary_file_of_one_byte(tmp_path: Path) -> None:
 
 
 async def test_one_folder_that_no_path_reaches(tmp_path: Path) -> None:
-    files = Desk(tmp_path)
+    files = ToolProject(tmp_path)
     files.put("a.py", "")
     beneath = os.open(files.root, os.O_RDONLY)
     for _ in range(17):  # longer than any path may be

@@ -14,7 +14,7 @@ from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_write import git_add, git_checkout, git_commit, git_stash
 from buddy.workspace.processes.child import KEPT_BYTES
 from tests.security.test_git_hostile import config, git, repository
-from tests.support.command_desk import Desk, desk
+from tests.support.command_tools import ToolProject, tool_project
 
 
 def _ambiguous(folder: Path) -> None:
@@ -43,16 +43,16 @@ def _trace_and_a_filter(folder: Path) -> None:
 NOISES = (_ambiguous, _attributes_nobody_can_read, _line_ends, _traced, _trace_and_a_filter)
 
 
-async def looked(here: Desk) -> dict[str, ToolResult]:
+async def looked(project: ToolProject) -> dict[str, ToolResult]:
     return {
-        "status": await here.call(git_status),
-        "diff": await here.call(git_diff),
-        "staged": await here.call(git_diff, staged=True),
-        "between": await here.call(git_diff, ref="main~1..main"),
-        "log": await here.call(git_log),
-        "show": await here.call(git_show, ref="main~1"),
-        "file": await here.call(git_show, ref="main:a.txt"),
-        "branch": await here.call(git_branch),
+        "status": await project.call(git_status),
+        "diff": await project.call(git_diff),
+        "staged": await project.call(git_diff, staged=True),
+        "between": await project.call(git_diff, ref="main~1..main"),
+        "log": await project.call(git_log),
+        "show": await project.call(git_show, ref="main~1"),
+        "file": await project.call(git_show, ref="main:a.txt"),
+        "branch": await project.call(git_branch),
     }
 
 
@@ -74,11 +74,11 @@ def quieted(display: Display) -> Display:
 async def test_answers_are_the_same_whatever_git_says_on_the_side(
     tmp_path: Path, noise: Callable[[Path], None]
 ) -> None:
-    async with desk(tmp_path) as here:
-        repository(here.folder)
-        quiet = await looked(here)
-        noise(here.folder)
-        noisy = await looked(here)
+    async with tool_project(tmp_path) as project:
+        repository(project.folder)
+        quiet = await looked(project)
+        noise(project.folder)
+        noisy = await looked(project)
         for name, result in noisy.items():
             assert named(without_remarks(result.text)) == quiet[name].text, name
             assert quieted(result.display) == quiet[name].display, name
@@ -87,13 +87,13 @@ async def test_answers_are_the_same_whatever_git_says_on_the_side(
 
 
 async def test_what_git_warns_of_is_told_beside_its_answer(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        repository(here.folder)
-        _line_ends(here.folder)
+    async with tool_project(tmp_path) as project:
+        repository(project.folder)
+        _line_ends(project.folder)
         for name in ("c.txt", "d.txt", "e.txt", "f.txt"):
-            (here.folder / name).write_text("x\n")
-        git(here.folder, "add", "--intent-to-add", ".")
-        result = await here.call(git_diff)
+            (project.folder / name).write_text("x\n")
+        git(project.folder, "add", "--intent-to-add", ".")
+        result = await project.call(git_diff)
         lines = result.text.splitlines()
         assert lines[0].startswith("diff --git a/a.txt b/a.txt")
         assert lines[-1].startswith("[git says: warning: in the working copy of 'a.txt', LF will be replaced")
@@ -101,37 +101,37 @@ async def test_what_git_warns_of_is_told_beside_its_answer(tmp_path: Path) -> No
         assert isinstance(result.display, Diff)
         shown = {file.path: file for file in result.display.files}
         assert shown["f.txt"] == FileDiff("f.txt", "add", "@@ -0,0 +1 @@\n+x\n", added=1, removed=0)
-        assert "LF will be replaced" not in (await here.call(git_diff, path="b.txt")).text
+        assert "LF will be replaced" not in (await project.call(git_diff, path="b.txt")).text
 
 
 @pytest.mark.parametrize("noise", NOISES[:4])
 async def test_changes_are_made_and_a_failure_still_says_why(
     tmp_path: Path, noise: Callable[[Path], None]
 ) -> None:
-    async with desk(tmp_path) as here:
-        repository(here.folder)
-        config(here.folder, ("user.name", "A"), ("user.email", "a@example.org"))
-        noise(here.folder)
-        await here.call(git_add, paths=["new.txt"])
-        await here.call(git_commit, message="third")
-        assert "third" in (await here.call(git_log, limit=1)).text
-        await here.call(git_stash)
-        shown = await here.call(git_stash, action="show")
+    async with tool_project(tmp_path) as project:
+        repository(project.folder)
+        config(project.folder, ("user.name", "A"), ("user.email", "a@example.org"))
+        noise(project.folder)
+        await project.call(git_add, paths=["new.txt"])
+        await project.call(git_commit, message="third")
+        assert "third" in (await project.call(git_log, limit=1)).text
+        await project.call(git_stash)
+        shown = await project.call(git_stash, action="show")
         assert isinstance(shown.display, Diff)
         # b.txt was staged by the person, so that the commit left it where it was
         assert [file.path for file in shown.display.files] == ["a.txt", "b.txt"]
-        await here.call(git_checkout, ref="main~1")
+        await project.call(git_checkout, ref="main~1")
         with pytest.raises(ToolError, match=r"(?s)git failed .*nowhere"):
-            await here.call(git_log, ref="nowhere")
+            await project.call(git_log, ref="nowhere")
         with pytest.raises(ToolError, match=r"(?s)git failed .*nowhere"):
-            await here.call(git_show, ref="nowhere")
+            await project.call(git_show, ref="nowhere")
 
 
 async def test_a_program_that_talks_without_end_on_the_side_is_not_held_up(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        request = here.request("head -c 5000000 /dev/zero | tr '\\0' x >&2; echo answer")
-        done = await here.children.run_apart(request, timeout_s=30, cancelled=here.context.cancelled)
+    async with tool_project(tmp_path) as project:
+        request = project.request("head -c 5000000 /dev/zero | tr '\\0' x >&2; echo answer")
+        done = await project.children.run_apart(request, timeout_s=30, cancelled=project.context.cancelled)
         assert (done.ok, done.text, done.remarks) == (True, "answer\n", "x" * KEPT_BYTES)
-        left = here.request("(sleep 60 & echo on its own >&2) ; echo answer")
-        done = await here.children.run_apart(left, timeout_s=30, cancelled=here.context.cancelled)
+        left = project.request("(sleep 60 & echo on its own >&2) ; echo answer")
+        done = await project.children.run_apart(left, timeout_s=30, cancelled=project.context.cancelled)
         assert (done.text, done.remarks) == ("answer\n", "on its own\n")

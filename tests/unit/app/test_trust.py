@@ -17,8 +17,8 @@ from buddy.safety.trusted_files import TEXT_THING
 from tests.fake_llm.script import Reply, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.hostile_repositories.repositories import write
-from tests.support.program import Desk
-from tests.support.sitting_desk import seated
+from tests.support.program import Program
+from tests.support.repl import open_repl_in
 from tests.support.terminal import on_terminal
 
 CODE = "x = 1\n"
@@ -162,69 +162,69 @@ def script(_asked: object) -> Reply:
 
 async def test_the_prompt_works_unanswered_and_trust_puts_the_configuration_in_force(tmp_path: Path) -> None:
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        write(desk.repo, "buddy.toml", TOML)
-        async with seated(desk, server) as sat:
-            await sat.shows("buddy.toml (new): settings and rules, sha256", "/trust once for this run")
-            assert "is ignored until you trust" not in sat.paper.text()
-            assert sat.front.controller.facts().untrusted
-            await sat.turn("hi")
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        write(program.repo, "buddy.toml", TOML)
+        async with open_repl_in(program, server) as repl:
+            await repl.shows("buddy.toml (new): settings and rules, sha256", "/trust once for this run")
+            assert "is ignored until you trust" not in repl.paper.text()
+            assert repl.front.controller.facts().untrusted
+            await repl.turn("hi")
             assert "from the project" not in told(server)
-            before = sat.paper.text()
-            sat.say("/trust maybe")
-            await sat.shows("expected show, once, always or no, found 'maybe'")
-            sat.say("/trust once")
-            await sat.shows("is trusted for this run")
-            await sat.until(
-                lambda: sat.front.controller.dispatcher is not None and sat.context.session.launch.trusted,
+            before = repl.paper.text()
+            repl.say("/trust maybe")
+            await repl.shows("expected show, once, always or no, found 'maybe'")
+            repl.say("/trust once")
+            await repl.shows("is trusted for this run")
+            await repl.until(
+                lambda: repl.front.controller.dispatcher is not None and repl.context.session.launch.trusted,
                 "trusted",
             )
-            assert sat.front.controller.facts().extra == ()
-            assert sat.paper.text().count("Hello from the model.") == before.count("Hello from the model.")
-            await sat.turn("and now")
+            assert repl.front.controller.facts().extra == ()
+            assert repl.paper.text().count("Hello from the model.") == before.count("Hello from the model.")
+            await repl.turn("and now")
             assert "from the project" in told(server)
             assert [text for role, text in server.requests[-1].turns if role == "user"] == ["hi", "and now"]
 
 
 async def test_an_answer_while_a_task_runs_waits_for_the_next_session(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("word " * 400, delay_s=0.02)) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        write(desk.repo, "buddy.toml", TOML)
-        async with seated(desk, server) as sat:
-            await sat.shows("/trust once for this run")
-            sat.say("hi")
-            await sat.until(lambda: sat.context.board.tasks[1].running, "a turn")
-            await sat.said(
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        write(program.repo, "buddy.toml", TOML)
+        async with open_repl_in(program, server) as repl:
+            await repl.shows("/trust once for this run")
+            repl.say("hi")
+            await repl.until(lambda: repl.context.board.tasks[1].running, "a turn")
+            await repl.said(
                 "/trust always", "task 1 is running, so this takes effect in the next session (/new)"
             )
-            first = sat.context.session.session_id
-            sat.say("/new")
-            await sat.reopened(first)
-            assert sat.context.session.launch.trusted
+            first = repl.context.session.session_id
+            repl.say("/new")
+            await repl.reopened(first)
+            assert repl.context.session.launch.trusted
 
 
 async def test_configuration_that_cannot_be_read_is_said_and_not_in_force(tmp_path: Path) -> None:
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        write(desk.repo, "buddy.toml", "[agent\n")
-        async with seated(desk, server) as sat:
-            await sat.shows("/trust once for this run")
-            sat.say("/trust once")
-            await sat.shows("the folder's settings are ignored")
-            await sat.until(lambda: sat.front.controller.dispatcher is not None, "an open session")
-            assert not sat.context.session.launch.trusted
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        write(program.repo, "buddy.toml", "[agent\n")
+        async with open_repl_in(program, server) as repl:
+            await repl.shows("/trust once for this run")
+            repl.say("/trust once")
+            await repl.shows("the folder's settings are ignored")
+            await repl.until(lambda: repl.front.controller.dispatcher is not None, "an open session")
+            assert not repl.context.session.launch.trusted
 
 
 @pytest.mark.slow
 async def test_on_a_terminal_the_question_takes_no_key(tmp_path: Path) -> None:
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(main__py="print(1)\n")
-        write(desk.repo, "buddy.toml", TOML)
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="print(1)\n")
+        write(program.repo, "buddy.toml", TOML)
+        async with on_terminal(program) as terminal:
             await terminal.type("y, I think")
             await terminal.shows("buddy.toml (new): settings and rules")
             await terminal.until(lambda: terminal.input_line() == "y, I think")

@@ -12,15 +12,15 @@ from buddy.app.options import Options, UsageError
 from buddy.cli.arguments import COMMANDS, LATER, OPTIONS, parse
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
-from tests.support.sitting_desk import sitting
+from tests.support.program import Program
+from tests.support.repl import open_repl
 from tests.support.terminal import on_terminal
 
 NOWHERE = "http://127.0.0.1:9"
 
 
 async def test_the_help_fits_into_80_columns_and_names_every_command(tmp_path: Path) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run("--help")
+    ran = await Program(tmp_path, NOWHERE).run("--help")
     assert ran.code == 0
     assert [line for line in ran.out.split("\n") if len(line) > 79] == []
     assert all(f"buddy {name} " in ran.out for name in COMMANDS)
@@ -29,8 +29,8 @@ async def test_the_help_fits_into_80_columns_and_names_every_command(tmp_path: P
 
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_the_help_of_a_command_has_its_options_alone(tmp_path: Path, command: str) -> None:
-    desk = Desk(tmp_path, NOWHERE)
-    ran = await desk.run(command, "--help")
+    program = Program(tmp_path, NOWHERE)
+    ran = await program.run(command, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"usage\n  buddy {command} ")
     for names, _value, takers, text in OPTIONS:
@@ -43,7 +43,7 @@ async def test_the_help_of_a_command_has_its_options_alone(tmp_path: Path, comma
 async def test_the_version_is_printed_wherever_it_is_asked_for(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    ran = await Desk(tmp_path, NOWHERE).run(*words)
+    ran = await Program(tmp_path, NOWHERE).run(*words)
     assert (ran.code, ran.out.split()[0], ran.err) == (0, "buddy", "")
 
 
@@ -94,9 +94,9 @@ async def test_a_rule_nobody_can_mean_ends_the_run_before_the_model_is_asked(
     tmp_path: Path, entry: str
 ) -> None:
     async with FakeLLM([reply("ok")]) as server:
-        desk = Desk(tmp_path, server.url)
-        desk.files(a__txt="alpha\n")
-        ran = await desk.run("exec", "--allow", "Bash(ls:*)", "--allow", entry, "hi")
+        program = Program(tmp_path, server.url)
+        program.files(a__txt="alpha\n")
+        ran = await program.run("exec", "--allow", "Bash(ls:*)", "--allow", entry, "hi")
         assert (ran.code, ran.out) == (2, "")
         assert ran.told() == [
             "--allow: expected a tool and what it may do, like Bash(git log:*), Edit(src/**) or "
@@ -106,17 +106,17 @@ async def test_a_rule_nobody_can_mean_ends_the_run_before_the_model_is_asked(
 
 
 async def test_kill_alone_closes_no_task_that_does_not_run(tmp_path: Path) -> None:
-    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
-        await desk.said("/kill", "Task 1 is not running. /kill 1 closes it")
-        await desk.turn("hello there")
-        await desk.said("/kill", "Task 1 (hello there) is not running. /kill 1 closes it")
-        assert not desk.context.board.task(1).closed
-        await desk.said("/kill 1", "task 1 is closed")
+    async with open_repl(tmp_path, lambda _asked: reply("an answer")) as repl:
+        await repl.said("/kill", "Task 1 is not running. /kill 1 closes it")
+        await repl.turn("hello there")
+        await repl.said("/kill", "Task 1 (hello there) is not running. /kill 1 closes it")
+        assert not repl.context.board.task(1).closed
+        await repl.said("/kill 1", "task 1 is closed")
 
 
 async def test_the_help_marks_names_without_colours(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, NOWHERE)
-    async with on_terminal(desk, "--help", ready="--require-trust", rows=80) as terminal:
+    program = Program(tmp_path, NOWHERE)
+    async with on_terminal(program, "--help", ready="--require-trust", rows=80) as terminal:
         assert await terminal.exit_code() == 0
         assert b"\x1b[1m--trust\x1b[m" in terminal.output
         assert b"\x1b[3" not in terminal.output

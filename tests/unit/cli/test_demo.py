@@ -10,7 +10,7 @@ import pytest
 from buddy.agent.messages import Attachment, Text, UserMessage, UserPart, typed_text
 from buddy.cli.demo_model import _scripts, script_name
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 NOTE = Attachment(
@@ -56,8 +56,8 @@ def test_RU_B9_there_is_a_script_for_every_state(is_fixed: bool, has_tests: bool
 async def test_RU_B9_the_demos_lines_work_in_any_order(tmp_path: Path, order: tuple[str, ...]) -> None:
     ends = {"fix the bug": "Checked by running", "write tests": "has two tests now", "tell me": "then /ps"}
     async with FakeLLM([]) as server:
-        desk = Desk(tmp_path, server.url)
-        async with on_terminal(desk, "demo") as terminal:
+        program = Program(tmp_path, server.url)
+        async with on_terminal(program, "demo") as terminal:
             await terminal.shows("DEMO", "fix the bug")
             await terminal.line("/approve all")
             for line in order:

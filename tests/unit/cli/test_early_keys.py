@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fake_llm.script import HttpError, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import ROOT, Desk
+from tests.support.program import ROOT, Program
 from tests.support.terminal import on_terminal
 
 KEYRING = """
@@ -29,8 +29,8 @@ def commanded(folder: Path) -> dict[str, Any]:
 
 async def test_a_key_command_runs_once_for_the_start_and_all_prompts(tmp_path: Path) -> None:
     async with FakeLLM([reply("one"), reply("two")]) as server:
-        desk = Desk(tmp_path, server.url, settings=commanded(tmp_path))
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url, settings=commanded(tmp_path))
+        async with on_terminal(program) as terminal:
             for prompt, answer in (("first", "one"), ("second", "two")):
                 await terminal.line(prompt)
                 await terminal.shows(answer)
@@ -40,8 +40,8 @@ async def test_a_key_command_runs_once_for_the_start_and_all_prompts(tmp_path: P
 
 async def test_a_key_command_is_asked_again_when_its_key_is_refused(tmp_path: Path) -> None:
     async with FakeLLM([reply("never", fault=HttpError(401)), reply("fine")]) as server:
-        desk = Desk(tmp_path, server.url, settings=commanded(tmp_path))
-        ran = await desk.run("exec", "hi")
+        program = Program(tmp_path, server.url, settings=commanded(tmp_path))
+        ran = await program.run("exec", "hi")
     assert (ran.code, ran.out) == (0, "fine\n"), ran.err
     assert [asked.headers["authorization"] for asked in server.requests] == ["Bearer sk-1", "Bearer sk-2"]
 
@@ -53,9 +53,9 @@ async def test_a_server_that_may_need_no_key_has_the_keyring_asked_with_the_firs
     packages.mkdir()
     (packages / "keyring.py").write_text(KEYRING)
     async with FakeLLM([reply("one"), reply("two")]) as server:
-        desk = Desk(tmp_path, server.url, settings={"api": {"api_key_env": ""}})
-        desk.environment = {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "KEYRING_ASKED": str(asked)}
-        async with on_terminal(desk) as terminal:
+        program = Program(tmp_path, server.url, settings={"api": {"api_key_env": ""}})
+        program.environment = {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "KEYRING_ASKED": str(asked)}
+        async with on_terminal(program) as terminal:
             await terminal.line("/model")
             await terminal.shows("profile")
             assert not asked.exists()

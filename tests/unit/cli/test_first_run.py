@@ -12,7 +12,7 @@ from buddy.llm.local_servers import USUAL, LocalServer
 from buddy.llm.routing import route
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 PROBLEM = "no model is set"
 
@@ -73,7 +73,7 @@ def test_a_server_at_its_usual_place_needs_no_base_url(place) -> None:
 
 async def test_a_server_of_ones_own_is_used_without_a_key(tmp_path: Path) -> None:
     async with FakeLLM([reply("Hello")]) as server:
-        desk = Desk(tmp_path, server.url, environment={"FAKE_LLM_KEY": "\0"})
-        desk.configure({"api": {"model": "ollama/m", "api_key_env": ""}})
-        ran = await desk.run("exec", "hi")
+        program = Program(tmp_path, server.url, environment={"FAKE_LLM_KEY": "\0"})
+        program.configure({"api": {"model": "ollama/m", "api_key_env": ""}})
+        ran = await program.run("exec", "hi")
     assert (ran.code, ran.out) == (0, "Hello\n"), ran.err

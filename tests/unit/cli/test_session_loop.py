@@ -17,8 +17,8 @@ from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
 from buddy.repl.view.blocks import Block
 from buddy.repl.view.state import NO_SESSION
-from tests.support.program import Desk
-from tests.support.sitting_desk import Paper
+from tests.support.program import Program
+from tests.support.repl import Paper
 
 
 class Refusing(Paper):
@@ -29,11 +29,11 @@ class Refusing(Paper):
 
 
 async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9", settings={"api": {"api_key_env": "NO_SUCH_KEY"}})
-    desk.files(main__py="print(1)\n")
+    program = Program(tmp_path, "http://127.0.0.1:9", settings={"api": {"api_key_env": "NO_SUCH_KEY"}})
+    program.files(main__py="print(1)\n")
     options = parse([])
-    with contextlib.chdir(desk.repo):
-        launch = find_launch(options, {**os.environ, **desk.variables()})
+    with contextlib.chdir(program.repo):
+        launch = find_launch(options, {**os.environ, **program.variables()})
     front = Front(Refusing(), Controller(NO_SESSION, print), LateCompleter(), launch.environment)
     front.gone.set()
     with pytest.raises(RuntimeError, match="takes nothing"):
@@ -42,12 +42,12 @@ async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path
 
 
 async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9")
-    desk.files(main__py="print(1)\n")
-    (desk.home / ".local").write_text("no folder")
+    program = Program(tmp_path, "http://127.0.0.1:9")
+    program.files(main__py="print(1)\n")
+    (program.home / ".local").write_text("no folder")
     options = parse([])
-    with contextlib.chdir(desk.repo):
-        launch = find_launch(options, desk.variables())
+    with contextlib.chdir(program.repo):
+        launch = find_launch(options, program.variables())
     paper = Paper()
     front = Front(paper, Controller(NO_SESSION, print), LateCompleter(), launch.environment)
     front.gone.set()

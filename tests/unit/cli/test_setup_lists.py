@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tests.fake_llm.script import failure, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 from tests.support.terminal import on_terminal
 
 
-async def _sessions(desk: Desk, *titles: str) -> None:
+async def _sessions(program: Program, *titles: str) -> None:
     """Sessions as a terminal begins them."""
     for title in titles:
-        async with on_terminal(desk) as terminal:
+        async with on_terminal(program) as terminal:
             await terminal.line(title)
             await terminal.has_shown("answered")
             assert await terminal.leaves() == 0
@@ -24,12 +24,12 @@ async def test_RU_A14_exec_runs_and_unanswered_prompts_are_left_out_without_all(
     async with FakeLLM(
         lambda asked: failure(400) if asked.last_user_text == "bad" else reply("answered")
     ) as server:
-        desk = Desk(tmp_path, server.url)
-        await _sessions(desk, "mine")
-        await desk.run("exec", "theirs")
-        await desk.run("exec", "bad")
-        short, full = await desk.run("sessions"), await desk.run("sessions", "--all")
-        objects = json.loads((await desk.run("sessions", "--all", "--json")).out)
+        program = Program(tmp_path, server.url)
+        await _sessions(program, "mine")
+        await program.run("exec", "theirs")
+        await program.run("exec", "bad")
+        short, full = await program.run("sessions"), await program.run("sessions", "--all")
+        objects = json.loads((await program.run("sessions", "--all", "--json")).out)
     assert [line.split()[-1] for line in short.out.splitlines()] == ["mine"]
     assert "2 sessions hidden (from exec, or without an answer); --all shows them" in short.err
     assert [line.split()[-1] for line in full.out.splitlines()] == ["bad", "theirs", "mine"]
@@ -42,9 +42,9 @@ async def test_RU_A14_exec_runs_and_unanswered_prompts_are_left_out_without_all(
 
 async def test_RU_A14_resume_alone_lets_a_person_choose_by_number(tmp_path: Path) -> None:
     async with FakeLLM(lambda asked: reply(f"answered: {asked.last_user_text}")) as server:
-        desk = Desk(tmp_path, server.url)
-        await _sessions(desk, "the first one", "the second one")
-        async with on_terminal(desk, "resume", ready="Which one?") as terminal:
+        program = Program(tmp_path, server.url)
+        await _sessions(program, "the first one", "the second one")
+        async with on_terminal(program, "resume", ready="Which one?") as terminal:
             await terminal.shows("Enter for 1")
             _head, _rule, *rows, _question = (row.split(" │ ") for row in terminal.rows())
             assert [(row[0].strip(), row[-1]) for row in rows] == [

@@ -9,7 +9,7 @@ from buddy.config.settings import AgentSettings
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 
 def folders(root: Path, *, trusted: bool = True, known: tuple[str, ...] = ()) -> FolderInstructions:
@@ -78,12 +78,12 @@ def test_a_large_file_is_cut(tmp_path: Path) -> None:
 async def test_the_model_reads_them_before_its_next_reply_and_again_never(tmp_path: Path) -> None:
     read = reply(call("read_file", path="sub/a.txt"))
     async with FakeLLM([read, reply("One."), read, reply("Two.")]) as server:
-        desk = Desk(tmp_path, server.url, tools=["read_file"])
-        write(desk.repo / "sub" / "AGENTS.md", "Use tabs.")
-        write(desk.repo / "sub" / "a.txt", "alpha\n")
-        assert (await desk.run("exec", "--trust", "read it")).code == 0
-        assert (await desk.run("exec", "--trust", "--continue", "read it again")).code == 0
-    history = await desk.history()
+        program = Program(tmp_path, server.url, tools=["read_file"])
+        write(program.repo / "sub" / "AGENTS.md", "Use tabs.")
+        write(program.repo / "sub" / "a.txt", "alpha\n")
+        assert (await program.run("exec", "--trust", "read it")).code == 0
+        assert (await program.run("exec", "--trust", "--continue", "read it again")).code == 0
+    history = await program.history()
     assert [type(one).__name__ for one in history][:5] == [
         "UserMessage", "AssistantMessage", "ToolMessage", "UserMessage", "AssistantMessage",
     ]  # fmt: skip

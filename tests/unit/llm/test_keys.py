@@ -43,7 +43,7 @@ def is_running(pid: int) -> bool:
         return not Path("/proc/self").exists()
 
 
-class Desk:
+class KeySources:
     """A resolver's surroundings: its environment, its files, the warnings it gave."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,81 +72,83 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def sources(tmp_path: Path) -> KeySources:
+    return KeySources(tmp_path)
 
 
-async def test_the_profile_goes_before_the_environment_and_that_before_what_was_saved(desk: Desk) -> None:
-    save_credential(desk.credentials, "openai", "sk-saved")
-    assert await desk.resolver()() == "sk-saved"
-    desk.environment["OPENAI_API_KEY"] = " sk-usual\n"
-    assert await desk.resolver()() == "sk-usual"
-    desk.environment["MY_KEY"] = "sk-named"
-    assert await desk.resolver(env="MY_KEY")() == "sk-named"
-    file = str(desk.file("sk-file\n"))
-    assert await desk.resolver(env="MY_KEY", file=file)() == "sk-file"
+async def test_the_profile_goes_before_the_environment_and_that_before_what_was_saved(
+    sources: KeySources,
+) -> None:
+    save_credential(sources.credentials, "openai", "sk-saved")
+    assert await sources.resolver()() == "sk-saved"
+    sources.environment["OPENAI_API_KEY"] = " sk-usual\n"
+    assert await sources.resolver()() == "sk-usual"
+    sources.environment["MY_KEY"] = "sk-named"
+    assert await sources.resolver(env="MY_KEY")() == "sk-named"
+    file = str(sources.file("sk-file\n"))
+    assert await sources.resolver(env="MY_KEY", file=file)() == "sk-file"
     command = python("print('sk-command')")
-    assert await desk.resolver(file=file, command=command)() == "sk-command"
-    assert await desk.resolver(command=command, literal="sk-literal")() == "sk-literal"
-    assert desk.warnings == []
+    assert await sources.resolver(file=file, command=command)() == "sk-command"
+    assert await sources.resolver(command=command, literal="sk-literal")() == "sk-literal"
+    assert sources.warnings == []
 
 
-async def test_the_place_a_key_came_from_is_known(desk: Desk) -> None:
-    resolver = desk.resolver(keyring=lambda provider: "sk-ring")
+async def test_the_place_a_key_came_from_is_known(sources: KeySources) -> None:
+    resolver = sources.resolver(keyring=lambda provider: "sk-ring")
     await resolver()
     assert resolver.place == "the key of openai in the keyring"
-    save_credential(desk.credentials, "openai", "sk-saved")
+    save_credential(sources.credentials, "openai", "sk-saved")
     await resolver()
     assert resolver.place == "the saved key of openai"
-    desk.environment["OPENAI_API_KEY"] = "sk-usual"
+    sources.environment["OPENAI_API_KEY"] = "sk-usual"
     await resolver()
     assert resolver.place == "the environment variable OPENAI_API_KEY"
 
 
-async def test_a_missing_key_says_what_to_set(desk: Desk) -> None:
+async def test_a_missing_key_says_what_to_set(sources: KeySources) -> None:
     with pytest.raises(KeyMissingError) as missing:
-        await desk.resolver()()
+        await sources.resolver()()
     assert str(missing.value) == (
         "no key for openai: set OPENAI_API_KEY in the environment, run `buddy login openai`, "
         "or name api_key_file or api_key_command in the profile"
     )
 
 
-async def test_a_server_that_needs_no_key_gets_none(desk: Desk) -> None:
-    assert await desk.resolver(provider="ollama", default_env="")() == ""
+async def test_a_server_that_needs_no_key_gets_none(sources: KeySources) -> None:
+    assert await sources.resolver(provider="ollama", default_env="")() == ""
 
 
-async def test_a_key_file_others_can_read_is_used_with_one_warning(desk: Desk) -> None:
-    resolver = desk.resolver(file=str(desk.file("sk-open", 0o644)))
+async def test_a_key_file_others_can_read_is_used_with_one_warning(sources: KeySources) -> None:
+    resolver = sources.resolver(file=str(sources.file("sk-open", 0o644)))
     assert [await resolver(), await resolver()] == ["sk-open", "sk-open"]
-    assert len(desk.warnings) == 1
-    assert "mode 644" in desk.warnings[0]
-    assert "chmod 600" in desk.warnings[0]
+    assert len(sources.warnings) == 1
+    assert "mode 644" in sources.warnings[0]
+    assert "chmod 600" in sources.warnings[0]
 
 
-async def test_a_file_that_changes_is_read_again(desk: Desk) -> None:
-    resolver = desk.resolver(file=str(desk.file("sk-old")))
+async def test_a_file_that_changes_is_read_again(sources: KeySources) -> None:
+    resolver = sources.resolver(file=str(sources.file("sk-old")))
     assert await resolver() == "sk-old"
-    desk.file("sk-new")
+    sources.file("sk-new")
     assert await resolver() == "sk-new"
 
 
 @pytest.mark.parametrize("content", ["", " \n", "two words", "line\nbreak", "sk-\u00e9", "sk-\x00"])
-async def test_what_cannot_be_a_key_is_refused(desk: Desk, content: str) -> None:
+async def test_what_cannot_be_a_key_is_refused(sources: KeySources, content: str) -> None:
     with pytest.raises(KeyMissingError, match=r"the key file .*key") as refused:
-        await desk.resolver(file=str(desk.file(content)))()
+        await sources.resolver(file=str(sources.file(content)))()
     assert content.strip() == "" or content not in str(refused.value)
 
 
-async def test_a_missing_file_is_named(desk: Desk) -> None:
+async def test_a_missing_file_is_named(sources: KeySources) -> None:
     with pytest.raises(KeyMissingError, match=r"nowhere could not be read \(No such file or directory\)"):
-        await desk.resolver(file=str(desk.folder / "nowhere"))()
+        await sources.resolver(file=str(sources.folder / "nowhere"))()
 
 
-async def test_a_command_is_asked_once_and_again_when_its_key_was_refused(desk: Desk) -> None:
-    count = desk.folder / "count"
+async def test_a_command_is_asked_once_and_again_when_its_key_was_refused(sources: KeySources) -> None:
+    count = sources.folder / "count"
     code = f"open({str(count)!r}, 'a').write('x'); print(len(open({str(count)!r}).read()))"
-    resolver = desk.resolver(command=python(code))
+    resolver = sources.resolver(command=python(code))
     assert await asyncio.gather(resolver(), resolver(), resolver()) == ["1", "1", "1"]
     resolver.forget("another key")
     assert await resolver() == "1"
@@ -154,13 +156,13 @@ async def test_a_command_is_asked_once_and_again_when_its_key_was_refused(desk: 
     assert await resolver() == "2"
 
 
-async def test_a_command_that_nobody_waits_for_any_more_is_asked_again(desk: Desk) -> None:
-    begun, may_end = desk.folder / "begun", desk.folder / "may_end"
+async def test_a_command_that_nobody_waits_for_any_more_is_asked_again(sources: KeySources) -> None:
+    begun, may_end = sources.folder / "begun", sources.folder / "may_end"
     code = (
         f"import os, time; open({str(begun)!r}, 'a').write('x')\n"
         f"while not os.path.exists({str(may_end)!r}): time.sleep(0.01)\nprint('sk-1')"
     )
-    resolver = desk.resolver(command=python(code))
+    resolver = sources.resolver(command=python(code))
     first = asyncio.create_task(resolver())
     deadline = time.monotonic() + 50
     while not begun.exists():
@@ -173,10 +175,10 @@ async def test_a_command_that_nobody_waits_for_any_more_is_asked_again(desk: Des
     assert begun.read_text() == "xx"
 
 
-async def test_a_command_sees_the_environment_it_was_given_and_no_input(desk: Desk) -> None:
-    desk.environment["SECRET_OF_THE_DAY"] = "sk-env"
+async def test_a_command_sees_the_environment_it_was_given_and_no_input(sources: KeySources) -> None:
+    sources.environment["SECRET_OF_THE_DAY"] = "sk-env"
     code = "import os, sys; print(os.environ['SECRET_OF_THE_DAY'] + sys.stdin.read())"
-    assert await desk.resolver(command=python(code))() == "sk-env"
+    assert await sources.resolver(command=python(code))() == "sk-env"
 
 
 @pytest.mark.parametrize(
@@ -190,22 +192,24 @@ async def test_a_command_sees_the_environment_it_was_given_and_no_input(desk: De
         (" ", "is empty: expected a program"),
     ],
 )
-async def test_a_failing_command_is_told_without_its_output(desk: Desk, command: str, told: str) -> None:
+async def test_a_failing_command_is_told_without_its_output(
+    sources: KeySources, command: str, told: str
+) -> None:
     with pytest.raises(KeyMissingError) as failed:
-        await desk.resolver(command=command)()
+        await sources.resolver(command=command)()
     assert told in str(failed.value)
     assert NEVER not in str(failed.value)
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_its_children(desk: Desk) -> None:
-    pid_file = desk.folder / "pid"
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(sources: KeySources) -> None:
+    pid_file = sources.folder / "pid"
     code = (
         "import subprocess, time; child = subprocess.Popen(['sleep', '600']);"
         f"open({str(pid_file)!r}, 'w').write(str(child.pid)); time.sleep(600)"
     )
     for limit_s in (1, 5, 20):  # until the command comes as far as to have a child
         with pytest.raises(KeyMissingError, match=f"took longer than {limit_s} s"):
-            await desk.resolver(command=python(code), timeout_s=limit_s)()
+            await sources.resolver(command=python(code), timeout_s=limit_s)()
         if pid_file.exists() and pid_file.read_text():
             break
     deadline = time.monotonic() + 50
@@ -214,31 +218,35 @@ async def test_a_command_that_takes_too_long_is_ended_with_its_children(desk: De
         await asyncio.sleep(0.01)
 
 
-async def test_the_keyring_is_asked_last(desk: Desk) -> None:
+async def test_the_keyring_is_asked_last(sources: KeySources) -> None:
     asked: list[str] = []
 
     def keyring(provider: str) -> str:
         asked.append(provider)
         return "sk-ring"
 
-    assert await desk.resolver(keyring)() == "sk-ring"
-    save_credential(desk.credentials, "openai", "sk-saved")
-    assert await desk.resolver(keyring)() == "sk-saved"
+    assert await sources.resolver(keyring)() == "sk-ring"
+    save_credential(sources.credentials, "openai", "sk-saved")
+    assert await sources.resolver(keyring)() == "sk-saved"
     assert asked == ["openai"]
 
 
-async def test_an_answer_of_the_keyring_that_nobody_waits_for_any_more_is_no_error(desk: Desk) -> None:
+async def test_an_answer_of_the_keyring_that_nobody_waits_for_any_more_is_no_error(
+    sources: KeySources,
+) -> None:
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-7)  # so that now and then the request is over before its thread has begun
     try:
         for _ in range(2000):
             with pytest.raises(KeyMissingError, match="did not answer"):
-                await desk.resolver(lambda _provider: "sk-late", timeout_s=-1)()
+                await sources.resolver(lambda _provider: "sk-late", timeout_s=-1)()
     finally:
         sys.setswitchinterval(usual)
 
 
-async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the_way_out(desk: Desk) -> None:
+async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the_way_out(
+    sources: KeySources,
+) -> None:
     asked: list[threading.Thread] = []
     answer = threading.Event()
 
@@ -251,7 +259,7 @@ async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the
         for limit_s in (0.05, 1, 20):  # until it is asked at all: nobody asks it for a request that is over
             expected = f"the keyring did not answer within {limit_s:g} s: unlock it, or set OPENAI_API_KEY"
             with pytest.raises(KeyMissingError, match=expected):
-                await desk.resolver(keyring, timeout_s=limit_s)()
+                await sources.resolver(keyring, timeout_s=limit_s)()
             if asked:
                 break
         assert [thread.daemon for thread in asked] == [True]
@@ -259,24 +267,24 @@ async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the
         answer.set()
 
 
-async def test_what_the_keyring_says_is_kept_until_it_is_refused(desk: Desk) -> None:
+async def test_what_the_keyring_says_is_kept_until_it_is_refused(sources: KeySources) -> None:
     said = iter(["sk-old", "sk-new"])
-    resolver = desk.resolver(lambda _provider: next(said))
+    resolver = sources.resolver(lambda _provider: next(said))
     assert [await resolver(), await resolver()] == ["sk-old", "sk-old"]
     resolver.forget("sk-old")
     assert await resolver() == "sk-new"
 
 
-async def test_a_missing_key_is_looked_for_again(desk: Desk) -> None:
+async def test_a_missing_key_is_looked_for_again(sources: KeySources) -> None:
     said = iter(["", "sk-late"])
-    resolver = desk.resolver(lambda _provider: next(said))
+    resolver = sources.resolver(lambda _provider: next(said))
     with pytest.raises(KeyMissingError):
         await resolver()
     assert await resolver() == "sk-late"
 
 
 async def test_a_server_that_may_need_no_key_goes_without_where_the_keyring_does_not_answer(
-    desk: Desk,
+    sources: KeySources,
 ) -> None:
     asked: list[str] = []
     answer = threading.Event()
@@ -288,8 +296,8 @@ async def test_a_server_that_may_need_no_key_goes_without_where_the_keyring_does
 
     try:
         for timeout_s in (0.05, 1, 5):  # until it is asked at all: nobody asks it for a request that is over
-            resolver = desk.resolver(keyring, timeout_s=timeout_s, default_env="")
-            assert (resolver.is_optional, desk.resolver().is_optional) == (True, False)
+            resolver = sources.resolver(keyring, timeout_s=timeout_s, default_env="")
+            assert (resolver.is_optional, sources.resolver().is_optional) == (True, False)
             assert [await resolver(), await resolver()] == ["", ""]
             if asked:
                 break
@@ -331,30 +339,33 @@ def test_a_key_source_does_not_show_its_key() -> None:
     assert NEVER not in repr(KeySource("openai", literal=NEVER))
 
 
-def test_saved_keys_are_for_their_owner_alone(desk: Desk) -> None:
-    save_credential(desk.credentials, "openai", "sk-1")
-    save_credential(desk.credentials, "groq", "gsk-2")
-    save_credential(desk.credentials, "openai", "sk-3")
-    assert read_credentials(desk.credentials, desk.warnings.append) == {"openai": "sk-3", "groq": "gsk-2"}
-    assert desk.credentials.stat().st_mode & 0o777 == 0o600
-    assert desk.credentials.parent.stat().st_mode & 0o777 == 0o700
-    assert os.listdir(desk.credentials.parent) == ["credentials.json"]
-    save_credential(desk.credentials, "openai", "")
-    assert read_credentials(desk.credentials, desk.warnings.append) == {"groq": "gsk-2"}
-    desk.credentials.chmod(0o640)
-    read_credentials(desk.credentials, desk.warnings.append)
-    assert len(desk.warnings) == 1
-    assert "mode 640" in desk.warnings[0]
+def test_saved_keys_are_for_their_owner_alone(sources: KeySources) -> None:
+    save_credential(sources.credentials, "openai", "sk-1")
+    save_credential(sources.credentials, "groq", "gsk-2")
+    save_credential(sources.credentials, "openai", "sk-3")
+    assert read_credentials(sources.credentials, sources.warnings.append) == {
+        "openai": "sk-3",
+        "groq": "gsk-2",
+    }
+    assert sources.credentials.stat().st_mode & 0o777 == 0o600
+    assert sources.credentials.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(sources.credentials.parent) == ["credentials.json"]
+    save_credential(sources.credentials, "openai", "")
+    assert read_credentials(sources.credentials, sources.warnings.append) == {"groq": "gsk-2"}
+    sources.credentials.chmod(0o640)
+    read_credentials(sources.credentials, sources.warnings.append)
+    assert len(sources.warnings) == 1
+    assert "mode 640" in sources.warnings[0]
 
 
-async def test_a_damaged_credentials_file_is_never_overwritten(desk: Desk) -> None:
-    desk.credentials.parent.mkdir()
-    desk.credentials.write_text('{"openai": ["no"]}')
+async def test_a_damaged_credentials_file_is_never_overwritten(sources: KeySources) -> None:
+    sources.credentials.parent.mkdir()
+    sources.credentials.write_text('{"openai": ["no"]}')
     with pytest.raises(CredentialsError, match="is not what buddy wrote there"):
-        save_credential(desk.credentials, "groq", "gsk")
+        save_credential(sources.credentials, "groq", "gsk")
     with pytest.raises(KeyMissingError, match="is not what buddy wrote there"):
-        await desk.resolver()()
-    assert desk.credentials.read_text() == '{"openai": ["no"]}'
+        await sources.resolver()()
+    assert sources.credentials.read_text() == '{"openai": ["no"]}'
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

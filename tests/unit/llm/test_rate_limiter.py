@@ -12,7 +12,7 @@ from buddy.agent.provider import ErrorKind, Finished, ModelDelta, ModelRequest, 
 from buddy.llm.rate_limiter import CROWD, GovernedProvider, Governor, Ticket
 from tests.fake_llm.script import HttpError, Reply, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.lane_desk import lane, pieces_of, request
+from tests.support.lanes import lane, pieces_of, request
 
 
 def background() -> bool:

@@ -11,7 +11,7 @@ from buddy.agent.provider import Alive, Finished, ModelDelta, ProviderError, Tex
 from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits, watch_stream
 from tests.fake_llm.script import Pings, Stall, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.lane_desk import lane, pieces_of, request
+from tests.support.lanes import lane, pieces_of, request
 
 LIMITS = WatchLimits(first_s=100, idle_s=30, content_s=300, total_s=1_000)
 

@@ -9,7 +9,7 @@ import pytest
 from buddy.repl.render.text import plain
 from buddy.repl.user_shell import terminal_program
 from buddy.repl.view.status import key_help
-from tests.support.sitting_desk import sitting
+from tests.support.repl import open_repl
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_RU_A10_a_command_that_needs_the_terminal_is_known(command: str, program
 
 
 async def test_RU_A10_an_editor_is_not_started_on_a_pipe_and_the_way_is_told(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        await desk.said(
+    async with open_repl(tmp_path, []) as repl:
+        await repl.said(
             "!vi main.py", "vi needs the terminal: press Ctrl+Z, run it in your shell, then type fg"
         )
-        assert desk.context.own.rows() == ()
+        assert repl.context.own.rows() == ()
 
 
 def test_RU_16_the_key_help_says_what_shift_enter_does() -> None:

@@ -18,7 +18,7 @@ from buddy.safety.shell.file_selection import Candidate, glob_filter
 from buddy.safety.wildcards import FOLDERS, STAR, wildcard
 from buddy.workspace.search.ignore import NEVER, IgnoreTree, parse_rule
 from buddy.workspace.search.walk import glob_matcher
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 NAIVE = {STAR: "[^/]*", FOLDERS: "(?:.*/)?"}
 PIECES = st.sampled_from(
@@ -132,17 +132,17 @@ def test_twice_as_many_folders_take_no_thousandfold_time(
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
 @pytest.mark.parametrize("command", ["ls {}", "cat {}", "rm {}", "for f in {}; do echo $f; done"])
-def test_a_command_with_many_stars_is_judged(desk: ShellDesk, command: str) -> None:
-    (desk.root / "a_perfectly_ordinary_file_name_for_tests.py").write_text("x = 1\n")
-    (desk.root / ("a" * 200)).write_text("x")
+def test_a_command_with_many_stars_is_judged(project: ShellProject, command: str) -> None:
+    (project.root / "a_perfectly_ordinary_file_name_for_tests.py").write_text("x = 1\n")
+    (project.root / ("a" * 200)).write_text("x")
 
     for pattern in ("a*" * 40 + "b", "*?" * 40 + "Z"):
-        assert desk.analyse(command.format(pattern)).read_only is command.startswith(("ls", "cat"))
+        assert project.analyse(command.format(pattern)).read_only is command.startswith(("ls", "cat"))
 
 
 def test_an_ignore_file_with_many_stars_ignores_what_it_matches_alone(tmp_path: Path) -> None:

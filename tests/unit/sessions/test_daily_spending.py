@@ -12,7 +12,7 @@ import pytest
 from buddy.sessions.daily_spending import DaySpending
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 ADD = """
 import sys
@@ -84,12 +84,12 @@ async def test_the_budget_of_a_day_stops_the_next_session_too(tmp_path: Path) ->
     answer = reply("word " * 50)
     async with FakeLLM([answer, answer]) as server:
         limits = {"budget": {"day_usd": 0.2}, "agent": {"max_tokens": 16_000}}
-        desk = Desk(tmp_path, server.url, settings={**limits, "api": {"model": "openai/gpt-4.1"}})
-        first = await desk.run("exec", "hi")
+        program = Program(tmp_path, server.url, settings={**limits, "api": {"model": "openai/gpt-4.1"}})
+        first = await program.run("exec", "hi")
         assert first.code == 0, first.err
-        (day,) = (desk.home / ".local/state/buddy").glob("spent-*")
+        (day,) = (program.home / ".local/state/buddy").glob("spent-*")
         assert 0 < float(day.read_text()) < 0.2
         day.write_text("0.15\n")
-        second = await desk.run("exec", "hi")
+        second = await program.run("exec", "hi")
     assert second.code == 5
     assert second.told()[-1].endswith(", $0.05 of the day's budget is left")

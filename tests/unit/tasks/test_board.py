@@ -21,8 +21,8 @@ from buddy.agent.provider import Finished, ProviderError, TextPiece
 from buddy.agent.tool import ToolContext, tool
 from buddy.config.settings import ConfigError
 from buddy.tasks.board import TaskBoard, TaskError
+from tests.support.board_session import BoardSession, board_session, gate, until
 from tests.support.laws import calls, check_laws, says
-from tests.support.task_board import BoardDesk, board_desk, gate, until
 
 
 @tool(risk="low")
@@ -41,55 +41,55 @@ async def act(ctx: ToolContext, what: str) -> str:
 
 
 async def test_a_prompt_is_answered_and_both_are_on_the_disk(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("hello"))
-        reader = desk.board.reader()
-        await desk.turn(1, "hi there")
-        task = desk.board.task(1)
-        assert (desk.texts(1), task.state, task.title) == (["hi there", "hello"], "idle", "hi there")
+    async with board_session(tmp_path) as session:
+        session.script(says("hello"))
+        reader = session.board.reader()
+        await session.turn(1, "hi there")
+        task = session.board.task(1)
+        assert (session.texts(1), task.state, task.title) == (["hi there", "hello"], "idle", "hi there")
         events = reader.drain()
         check_laws([one.event for one in events])
         assert [one.seq for one in events] == list(range(1, len(events) + 1))
-        assert [text_of(one) for one in (await desk.reloaded())[1]] == ["hi there", "hello"]
+        assert [text_of(one) for one in (await session.reloaded())[1]] == ["hi there", "hello"]
 
 
 async def test_a_running_task_takes_no_second_prompt_and_says_what_to_do(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")])
-        desk.board.submit(1, "hi")
+        session.script([TextPiece("one"), step, Finished("stop")])
+        session.board.submit(1, "hi")
         await reached.wait()
-        for operation in (desk.board.submit, desk.board.change_model):
+        for operation in (session.board.submit, session.board.change_model):
             with pytest.raises(TaskError, match="task 1 is running: wait for it, or cancel it"):
                 operation(1, "more")
         with pytest.raises(TaskError, match="is running"):
-            desk.board.reset(1)
+            session.board.reset(1)
         with pytest.raises(TaskError, match="is running"):
-            desk.board.continue_task(1)
+            session.board.continue_task(1)
         go_on.set()
-        await desk.board.wait(1)
+        await session.board.wait(1)
 
 
 async def test_tasks_run_at_once_and_do_not_see_each_other(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, go_on, step = gate()
-        desk.script([TextPiece("slow"), step, Finished("stop")])
-        desk.script(says("fast"), model="other")
-        desk.board.open(model="other")
-        desk.board.submit(1, "one")
+        session.script([TextPiece("slow"), step, Finished("stop")])
+        session.script(says("fast"), model="other")
+        session.board.open(model="other")
+        session.board.submit(1, "one")
         await reached.wait()
-        await desk.turn(2, "two")
-        assert desk.board.task(1).running
+        await session.turn(2, "two")
+        assert session.board.task(1).running
         go_on.set()
-        await desk.board.wait(1)
-        assert (desk.texts(1), desk.texts(2)) == (["one", "slow"], ["two", "fast"])
+        await session.board.wait(1)
+        assert (session.texts(1), session.texts(2)) == (["one", "slow"], ["two", "fast"])
 
 
 async def test_a_task_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.board.open()
+    async with board_session(tmp_path) as session:
+        session.board.open()
         with pytest.raises(TaskError, match=r"there is no task 7 \(tasks: 1, 2\)"):
-            desk.board.submit(7, "hi")
+            session.board.submit(7, "hi")
 
 
 # --- copies -----------------------------------------------------------------------------------------------
@@ -105,17 +105,17 @@ async def test_a_copy_starts_at_the_last_legal_boundary(tmp_path: Path) -> None:
         await go_on.wait()
         return "done"
 
-    async with board_desk(tmp_path, slow) as desk:
-        desk.script(says("first"), calls(("c", "slow", "{}")), says("second"), says("copied"))
-        await desk.turn(1, "one")
-        desk.board.submit(1, "two")
+    async with board_session(tmp_path, slow) as session:
+        session.script(says("first"), calls(("c", "slow", "{}")), says("second"), says("copied"))
+        await session.turn(1, "one")
+        session.board.submit(1, "two")
         await reached.wait()
-        copy = desk.board.open(copy_of=1)
+        copy = session.board.open(copy_of=1)
         assert [text_of(one) for one in copy.history] == ["one", "first"]
         go_on.set()
-        await desk.board.wait(1)
+        await session.board.wait(1)
         assert len(copy.history) == 2
-        found = await desk.reloaded()
+        found = await session.reloaded()
     assert [text_of(one) for one in found[2]] == ["one", "first"]
 
 
@@ -135,35 +135,35 @@ async def test_WALK_5_a_copy_goes_on_with_nothing_of_the_task_it_was_made_from(t
         await go_on.wait()
         return "done"
 
-    async with board_desk(tmp_path, look, slow) as desk:
-        desk.script(calls(("c", "look", "{}")), calls(("d", "slow", "{}")), says("end"), says("own"))
-        desk.board.submit(1, "one")
+    async with board_session(tmp_path, look, slow) as session:
+        session.script(calls(("c", "look", "{}")), calls(("d", "slow", "{}")), says("end"), says("own"))
+        session.board.submit(1, "one")
         await waiting.wait()
-        copy = desk.board.open(copy_of=1)
+        copy = session.board.open(copy_of=1)
         assert len(copy.history) == 3, "the prompt, the first call and its result"
         with pytest.raises(TaskError, match=r"a copy of task 1, which is running: /fg 1 shows it"):
-            desk.board.continue_task(2)
+            session.board.continue_task(2)
         go_on.set()
-        await desk.board.wait(1)
+        await session.board.wait(1)
         with pytest.raises(TaskError, match=r"a copy of task 1, /continue 1 goes on there"):
-            desk.board.continue_task(2)
-        await desk.turn(2, "two")
+            session.board.continue_task(2)
+        await session.turn(2, "two")
         with pytest.raises(TaskError, match="the model had finished"):
-            desk.board.continue_task(2)
+            session.board.continue_task(2)
 
 
 async def test_a_background_answer_is_offered_to_the_next_foreground_prompt(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("42"), says("thanks"))
-        task = desk.board.open("the question")
+    async with board_session(tmp_path) as session:
+        session.script(says("42"), says("thanks"))
+        task = session.board.open("the question")
         task.background = True
-        await desk.turn(2, "what is it?")
-        assert (task.state, [note.text for note in desk.board.notes.waiting]) == ("finished", ["42"])
-        await desk.turn(1, "go on")
-        assert desk.texts(1)[0] == (
+        await session.turn(2, "what is it?")
+        assert (task.state, [note.text for note in session.board.notes.waiting]) == ("finished", ["42"])
+        await session.turn(1, "go on")
+        assert session.texts(1)[0] == (
             "[Background task 2, 'the question', has finished. Its answer:]\n42\n\ngo on"
         )
-        assert desk.board.notes.waiting == ()
+        assert session.board.notes.waiting == ()
 
 
 # --- steering and queueing --------------------------------------------------------------------------------
@@ -179,95 +179,95 @@ async def test_steering_reaches_the_running_turn_and_skips_what_was_left(tmp_pat
         await go_on.wait()
         return "changed"
 
-    async with board_desk(tmp_path, change) as desk:
-        desk.policy.set_mode("edit")
-        desk.policy.approve("all")
-        lane = desk.script(calls(("a", "change", "{}"), ("b", "change", "{}")), says("ok"))
-        desk.board.submit(1, "go")
+    async with board_session(tmp_path, change) as session:
+        session.policy.set_mode("edit")
+        session.policy.approve("all")
+        lane = session.script(calls(("a", "change", "{}"), ("b", "change", "{}")), says("ok"))
+        session.board.submit(1, "go")
         await reached.wait()
-        await desk.board.prompt(1, "stop")
-        await desk.board.prompt(1, "and look")
+        await session.board.prompt(1, "stop")
+        await session.board.prompt(1, "and look")
         go_on.set()
-        await desk.board.wait(1)
-        results = [one.text for one in desk.board.task(1).history if isinstance(one, ToolMessage)]
+        await session.board.wait(1)
+        results = [one.text for one in session.board.task(1).history if isinstance(one, ToolMessage)]
         assert results == ["changed", SKIPPED_TEXT]
         assert [text_of(one) for one in lane.requests[1].history][-2:] == ["stop", "and look"]
 
 
 async def test_steering_withdraws_an_open_question_of_its_task_alone(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        desk.script(calls(("a", "act", '{"what": "x"}')), says("ok"))
-        desk.script(calls(("b", "act", '{"what": "y"}')), says("ok"), model="other")
-        desk.board.open(model="other")
-        desk.board.submit(1, "go")
-        desk.board.submit(2, "go")
-        await until(lambda: len(desk.board.inbox.waiting()) == 2)
-        assert [desk.board.task(number).state for number in (1, 2)] == ["waiting", "waiting"]
-        await desk.board.prompt(1, "no, wait")
-        await desk.board.wait(1)
-        assert desk.texts(1) == ["go", "", SKIPPED_TEXT, "no, wait", "ok"]
-        assert [one.task_id for one in desk.board.inbox.waiting()] == [2]
+    async with board_session(tmp_path, act) as session:
+        session.script(calls(("a", "act", '{"what": "x"}')), says("ok"))
+        session.script(calls(("b", "act", '{"what": "y"}')), says("ok"), model="other")
+        session.board.open(model="other")
+        session.board.submit(1, "go")
+        session.board.submit(2, "go")
+        await until(lambda: len(session.board.inbox.waiting()) == 2)
+        assert [session.board.task(number).state for number in (1, 2)] == ["waiting", "waiting"]
+        await session.board.prompt(1, "no, wait")
+        await session.board.wait(1)
+        assert session.texts(1) == ["go", "", SKIPPED_TEXT, "no, wait", "ok"]
+        assert [one.task_id for one in session.board.inbox.waiting()] == [2]
 
 
 async def test_queued_text_opens_the_next_turns_one_at_a_time(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
+        session.board.submit(1, "a")
         await reached.wait()
-        await desk.board.queue(1, "b")
-        await desk.board.queue(1, "c")
+        await session.board.queue(1, "b")
+        await session.board.queue(1, "c")
         go_on.set()
-        await desk.board.wait(1)
-        assert desk.texts(1) == ["a", "one", "b", "two", "c", "three"]
+        await session.board.wait(1)
+        assert session.texts(1) == ["a", "one", "b", "two", "c", "three"]
 
 
 async def test_text_for_a_task_at_rest_is_a_prompt(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"), says("two"))
-        await desk.board.prompt(1, "a")
-        await desk.board.wait(1)
-        await desk.board.queue(1, "b")
-        await desk.board.wait(1)
-        origins = [one.origin for one in desk.board.task(1).history if isinstance(one, UserMessage)]
-        assert (desk.texts(1), origins) == (["a", "one", "b", "two"], ["prompt", "prompt"])
+    async with board_session(tmp_path) as session:
+        session.script(says("one"), says("two"))
+        await session.board.prompt(1, "a")
+        await session.board.wait(1)
+        await session.board.queue(1, "b")
+        await session.board.wait(1)
+        origins = [one.origin for one in session.board.task(1).history if isinstance(one, UserMessage)]
+        assert (session.texts(1), origins) == (["a", "one", "b", "two"], ["prompt", "prompt"])
 
 
 async def test_waiting_text_is_taken_back_last_first_and_cancel_hands_back_the_rest(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, _go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")])
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")])
+        session.board.submit(1, "a")
         await reached.wait()
-        await desk.board.queue(1, "b")
-        await desk.board.queue(1, "c")
-        taken = await desk.board.take_back(1)
+        await session.board.queue(1, "b")
+        await session.board.queue(1, "c")
+        taken = await session.board.take_back(1)
         assert taken is not None
         assert text_of(taken) == "c"
-        assert [text_of(one) for one in desk.board.cancel(1)] == ["b"]
-        await desk.board.wait(1)
-        assert await desk.board.take_back(1) is None
-        assert (desk.texts(1), desk.board.task(1).state) == (["a", "one"], "cancelled")
+        assert [text_of(one) for one in session.board.cancel(1)] == ["b"]
+        await session.board.wait(1)
+        assert await session.board.take_back(1) is None
+        assert (session.texts(1), session.board.task(1).state) == (["a", "one"], "cancelled")
 
 
 async def test_REL_024_queued_text_is_there_after_a_crash(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, _go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")])
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")])
+        session.board.submit(1, "a")
         await reached.wait()
-        await desk.board.queue(1, "b")
-        await desk.board.prompt(1, "c")
-        journal = (Path(desk.session.directory) / "journal.jsonl").read_bytes()
-        await desk.session.writer.journal.flush()
+        await session.board.queue(1, "b")
+        await session.board.prompt(1, "c")
+        journal = (Path(session.journal.directory) / "journal.jsonl").read_bytes()
+        await session.journal.writer.journal.flush()
         other = tmp_path / "after"
         other.mkdir()
-    crashed = Path(desk.session.directory)
+    crashed = Path(session.journal.directory)
     for path in crashed.iterdir():
         if path.is_file():
             path.unlink()
     (crashed / "journal.jsonl").write_bytes(journal)
-    again = await desk.store.open("last")
+    again = await session.store.open("last")
     (task,) = again.loaded.tasks
     await again.close()
     assert [text_of(one) for one in (*task.record.queued, *task.record.steering)] == ["b", "c"]
@@ -278,97 +278,97 @@ async def test_REL_024_queued_text_is_there_after_a_crash(tmp_path: Path) -> Non
 
 
 async def test_cancelling_keeps_what_arrived_and_says_why(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, _go_on, step = gate()
-        desk.script([TextPiece("half an ans"), step, Finished("stop")], says("wer"))
-        desk.board.submit(1, "a")
+        session.script([TextPiece("half an ans"), step, Finished("stop")], says("wer"))
+        session.board.submit(1, "a")
         await reached.wait()
-        desk.board.cancel(1, "you pressed Esc")
-        outcome = await desk.board.wait(1)
+        session.board.cancel(1, "you pressed Esc")
+        outcome = await session.board.wait(1)
         assert outcome is not None
         assert (outcome.outcome, outcome.reason) == ("cancelled", "you pressed Esc")
-        last = desk.board.task(1).history[-1]
+        last = session.board.task(1).history[-1]
         assert isinstance(last, AssistantMessage)
         assert (text_of(last), last.finish) == ("half an ans", "cut")
-        desk.board.continue_task(1)
-        await desk.board.wait(1)
-        assert desk.texts(1)[-2:] == ["Continue exactly where you stopped.", "wer"]
+        session.board.continue_task(1)
+        await session.board.wait(1)
+        assert session.texts(1)[-2:] == ["Continue exactly where you stopped.", "wer"]
 
 
 async def test_cancelling_a_task_at_rest_changes_nothing(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"))
-        await desk.turn(1, "a")
-        assert desk.board.cancel(1, "no reason") == ()
-        assert (desk.board.task(1).state, desk.board.task(1).reason) == ("idle", "")
+    async with board_session(tmp_path) as session:
+        session.script(says("one"))
+        await session.turn(1, "a")
+        assert session.board.cancel(1, "no reason") == ()
+        assert (session.board.task(1).state, session.board.task(1).reason) == ("idle", "")
 
 
 async def test_a_killed_task_is_closed(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, _go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")])
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")])
+        session.board.submit(1, "a")
         await reached.wait()
-        await desk.board.kill(1)
-        assert (desk.board.task(1).closed, desk.board.task(1).state) == (True, "cancelled")
+        await session.board.kill(1)
+        assert (session.board.task(1).closed, session.board.task(1).state) == (True, "cancelled")
         with pytest.raises(TaskError, match="task 1 is closed; start another one with `TEXT &`"):
-            desk.board.submit(1, "b")
+            session.board.submit(1, "b")
 
 
 async def test_a_time_limit_cancels_with_its_reason_and_can_be_taken_back(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         reached, _go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")], says("two"))
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")], says("two"))
+        session.board.submit(1, "a")
         await reached.wait()  # a limit over before the request would leave the gate to the next turn
-        desk.board.set_timeout(1, 3600)
-        desk.board.set_timeout(1, 0.05)
-        outcome = await desk.board.wait(1)
+        session.board.set_timeout(1, 3600)
+        session.board.set_timeout(1, 0.05)
+        outcome = await session.board.wait(1)
         assert outcome is not None
         assert outcome.reason == "its time limit of 0.05 s (/timeout) ran out"
-        desk.board.set_timeout(1, 3600)
-        desk.board.set_timeout(1, 0)
-        await desk.turn(1, "b")
-        assert desk.board.task(1).state == "idle"
+        session.board.set_timeout(1, 3600)
+        session.board.set_timeout(1, 0)
+        await session.turn(1, "b")
+        assert session.board.task(1).state == "idle"
 
 
 async def test_what_was_queued_for_a_task_outlives_its_time_limit_and_why_it_ended_is_told(
     tmp_path: Path,
 ) -> None:
-    async with board_desk(tmp_path) as desk:
-        reader = desk.board.reader()
+    async with board_session(tmp_path) as session:
+        reader = session.board.reader()
         reached, _go_on, step = gate()
-        desk.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
-        desk.board.submit(1, "a")
+        session.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
+        session.board.submit(1, "a")
         await reached.wait()
-        await desk.board.queue(1, "later")
-        desk.board.set_timeout(1, 0.05)
-        await desk.board.wait(1)
-        assert [text_of(one) for one in desk.board.task(1).queued] == ["later"]
+        await session.board.queue(1, "later")
+        session.board.set_timeout(1, 0.05)
+        await session.board.wait(1)
+        assert [text_of(one) for one in session.board.task(1).queued] == ["later"]
         (ended,) = [one.event for one in reader.drain() if isinstance(one.event, TurnFinished)]
         assert (ended.outcome, ended.reason) == ("cancelled", "its time limit of 0.05 s (/timeout) ran out")
-        await desk.turn(1, "b")
-        assert desk.texts(1)[-4:] == ["b", "two", "later", "three"]
+        await session.turn(1, "b")
+        assert session.texts(1)[-4:] == ["b", "two", "later", "three"]
 
 
 async def test_a_failed_turn_is_continued(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script([ProviderError("auth", "no key")], says("ok"))
-        await desk.turn(1, "a")
-        assert (desk.board.task(1).state, desk.board.task(1).reason) == ("failed", "no key")
-        desk.board.continue_task(1)
-        await desk.board.wait(1)
-        assert desk.texts(1) == ["a", "ok"]
+    async with board_session(tmp_path) as session:
+        session.script([ProviderError("auth", "no key")], says("ok"))
+        await session.turn(1, "a")
+        assert (session.board.task(1).state, session.board.task(1).reason) == ("failed", "no key")
+        session.board.continue_task(1)
+        await session.board.wait(1)
+        assert session.texts(1) == ["a", "ok"]
 
 
 async def test_there_is_nothing_to_continue_after_an_answer(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         with pytest.raises(TaskError, match="no prompt was sent"):
-            desk.board.continue_task(1)
-        desk.script(says("one"))
-        await desk.turn(1, "a")
+            session.board.continue_task(1)
+        session.script(says("one"))
+        await session.turn(1, "a")
         with pytest.raises(TaskError, match="the model had finished"):
-            desk.board.continue_task(1)
+            session.board.continue_task(1)
 
 
 class Strange(BaseException):
@@ -380,20 +380,20 @@ async def test_REL_053_only_the_task_that_breaks_fails(tmp_path: Path, error: Ba
     def broken() -> object:
         raise error
 
-    async with board_desk(tmp_path) as desk:
-        reader = desk.board.reader()
-        desk.script([TextPiece("a"), broken])
-        desk.script(says("fine"), model="other")
-        desk.board.open(model="other")
-        await asyncio.gather(desk.turn(1, "one"), desk.turn(2, "two"))
-        assert [desk.board.task(number).state for number in (1, 2)] == ["failed", "idle"]
+    async with board_session(tmp_path) as session:
+        reader = session.board.reader()
+        session.script([TextPiece("a"), broken])
+        session.script(says("fine"), model="other")
+        session.board.open(model="other")
+        await asyncio.gather(session.turn(1, "one"), session.turn(2, "two"))
+        assert [session.board.task(number).state for number in (1, 2)] == ["failed", "idle"]
         events = [one.event for one in reader.drain() if one.task_id == 1]
         assert sum(isinstance(event, TurnFinished) for event in events) == 1
         assert any(isinstance(event, Notice) and "task 1 failed" in event.text for event in events)
-        desk.script(says("again"))
-        desk.board.continue_task(1)
-        await desk.board.wait(1)
-        assert desk.board.task(1).state == "idle"
+        session.script(says("again"))
+        session.board.continue_task(1)
+        await session.board.wait(1)
+        assert session.board.task(1).state == "idle"
 
 
 async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> None:
@@ -410,16 +410,16 @@ async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> 
             ended.append(name)
         return ""
 
-    async with board_desk(tmp_path, slow) as desk:
+    async with board_session(tmp_path, slow) as session:
         for number in range(1, 6):
-            desk.script(calls((f"c{number}", "slow", f'{{"name": "{number}"}}')), model=f"m{number}")
-            desk.board.open(model=f"m{number}")
-            desk.board.submit(number + 1, "go")
+            session.script(calls((f"c{number}", "slow", f'{{"name": "{number}"}}')), model=f"m{number}")
+            session.board.open(model=f"m{number}")
+            session.board.submit(number + 1, "go")
         await until(lambda: len(began) == 5)
-        found = await desk.reloaded()
+        found = await session.reloaded()
     assert sorted(ended) == ["1", "2", "3", "4", "5"]
     for number in range(2, 7):
-        assert desk.board.task(number).reason == "buddy exited"
+        assert session.board.task(number).reason == "buddy exited"
         assert [text_of(one) for one in found[number]] == ["go", "", CANCELLED_TEXT]
 
 
@@ -427,67 +427,67 @@ async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> 
 
 
 async def test_REL_041_a_budget_pauses_and_a_larger_one_continues(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, look) as desk:
-        desk.script(calls(("a", "look", '{"path": "x"}')), says("done"))
-        desk.board.set_budget(1, Budget(0.02))
-        await desk.turn(1, "x" * 60)
-        task = desk.board.task(1)
+    async with board_session(tmp_path, look) as session:
+        session.script(calls(("a", "look", '{"path": "x"}')), says("done"))
+        session.board.set_budget(1, Budget(0.02))
+        await session.turn(1, "x" * 60)
+        task = session.board.task(1)
         assert task.state == "paused"
         assert task.reason == "the next request could cost $0.06, $0.02 of the budget is left"
-        desk.board.set_budget(1, Budget(5))
-        desk.board.continue_task(1)
-        await desk.board.wait(1)
-        assert (task.state, desk.texts(1)[-1]) == ("idle", "done")
+        session.board.set_budget(1, Budget(5))
+        session.board.continue_task(1)
+        await session.board.wait(1)
+        assert (task.state, session.texts(1)[-1]) == ("idle", "done")
 
 
 async def test_REL_041_the_sessions_budget_counts_all_tasks(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, session_budget=Budget(0.05)) as desk:
-        desk.script(says("one"))
-        await desk.turn(1, "x" * 80)
-        desk.board.open()
-        await desk.turn(2, "x" * 160)
-        assert desk.board.task(2).state == "paused"
-        assert desk.board.task(2).reason.endswith("$0.02 of the session's budget is left")
-        desk.board.set_budget(0, Budget())
-        desk.script(says("two"))
-        desk.board.continue_task(2)
-        await desk.board.wait(2)
-        assert desk.texts(2)[-1] == "two"
+    async with board_session(tmp_path, session_budget=Budget(0.05)) as session:
+        session.script(says("one"))
+        await session.turn(1, "x" * 80)
+        session.board.open()
+        await session.turn(2, "x" * 160)
+        assert session.board.task(2).state == "paused"
+        assert session.board.task(2).reason.endswith("$0.02 of the session's budget is left")
+        session.board.set_budget(0, Budget())
+        session.script(says("two"))
+        session.board.continue_task(2)
+        await session.board.wait(2)
+        assert session.texts(2)[-1] == "two"
 
 
 async def test_another_model_answers_from_the_next_turn_on_and_totals_stay(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"))
-        other = desk.script(says("two"), model="other")
-        await desk.turn(1, "a")
-        spent = desk.board.task(1).meter.total
-        desk.board.change_model(1, "other")
-        assert desk.board.task(1).meter.total == spent
+    async with board_session(tmp_path) as session:
+        session.script(says("one"))
+        other = session.script(says("two"), model="other")
+        await session.turn(1, "a")
+        spent = session.board.task(1).meter.total
+        session.board.change_model(1, "other")
+        assert session.board.task(1).meter.total == spent
         with pytest.raises(ConfigError, match="unknown model 'no-such'"):
-            desk.board.change_model(1, "no-such")
-        await desk.turn(1, "b")
+            session.board.change_model(1, "no-such")
+        await session.turn(1, "b")
         assert [text_of(one) for one in other.requests[0].history] == ["a", "one", "b"]
-        assert desk.board.task(1).model == "other"
+        assert session.board.task(1).model == "other"
 
 
 # --- coming back ------------------------------------------------------------------------------------------
 
 
-async def test_the_whole_desk_comes_back(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"))
-        desk.script(says("two"), model="other")
-        desk.board.open("second", model="other").tools = frozenset({"read_file"})
-        await desk.turn(1, "a")
-        await desk.turn(2, "b")
-        desk.board.set_focus(2)
-        await desk.board.close()
-        await desk.session.close()
-        session = await desk.store.open("last")
-        again = BoardDesk(desk.root, session, desk.store)
+async def test_the_whole_session_comes_back(tmp_path: Path) -> None:
+    async with board_session(tmp_path) as session:
+        session.script(says("one"))
+        session.script(says("two"), model="other")
+        session.board.open("second", model="other").tools = frozenset({"read_file"})
+        await session.turn(1, "a")
+        await session.turn(2, "b")
+        session.board.set_focus(2)
+        await session.board.close()
+        await session.journal.close()
+        saved_session = await session.store.open("last")
+        again = BoardSession(session.root, saved_session, session.store)
         async with TaskBoard(again.parts()) as board:
             again.board = board
-            board.restore(session.loaded.tasks, session.loaded.state.focus)
+            board.restore(saved_session.loaded.tasks, saved_session.loaded.state.focus)
             assert [(one.task_id, one.title, one.model) for one in board.tasks.values()] == [
                 (1, "a", ""), (2, "second", "other"),
             ]  # fmt: skip
@@ -497,35 +497,35 @@ async def test_the_whole_desk_comes_back(tmp_path: Path) -> None:
             again.script(says("three"))
             await again.turn(1, "c")
             assert again.texts(1) == ["a", "one", "c", "three"]
-        await session.close()
+        await saved_session.close()
 
 
 async def test_reset_empties_the_conversation_on_disk_too(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"), says("two"))
-        await desk.turn(1, "a")
-        before = desk.board.task(1).meter.context_tokens
-        desk.board.reset(1)
-        assert (before > 0, desk.board.task(1).meter.context_tokens) == (True, 0)
-        await desk.turn(1, "b")
-        assert desk.texts(1) == ["b", "two"]
-        assert [text_of(one) for one in (await desk.reloaded())[1]] == ["b", "two"]
+    async with board_session(tmp_path) as session:
+        session.script(says("one"), says("two"))
+        await session.turn(1, "a")
+        before = session.board.task(1).meter.context_tokens
+        session.board.reset(1)
+        assert (before > 0, session.board.task(1).meter.context_tokens) == (True, 0)
+        await session.turn(1, "b")
+        assert session.texts(1) == ["b", "two"]
+        assert [text_of(one) for one in (await session.reloaded())[1]] == ["b", "two"]
 
 
 async def test_rewind_goes_back_on_disk_too_and_never_under_a_running_turn(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        desk.script(says("one"), says("two"))
-        await desk.turn(1, "first")
-        await desk.turn(1, "second")
-        await desk.board.rewind(1, 2)
-        assert desk.texts(1) == ["first", "one"]
+    async with board_session(tmp_path) as session:
+        session.script(says("one"), says("two"))
+        await session.turn(1, "first")
+        await session.turn(1, "second")
+        await session.board.rewind(1, 2)
+        assert session.texts(1) == ["first", "one"]
         reached, go_on, step = gate()
-        desk.script([TextPiece("three"), step, Finished("stop")])
-        desk.board.submit(1, "third")
+        session.script([TextPiece("three"), step, Finished("stop")])
+        session.board.submit(1, "third")
         await reached.wait()
         with pytest.raises(TaskError, match="task 1 is running"):
-            await desk.board.rewind(1, 0)
+            await session.board.rewind(1, 0)
         go_on.set()
-        await desk.board.wait(1)
-        assert desk.texts(1) == ["first", "one", "third", "three"]
-        assert [text_of(one) for one in (await desk.reloaded())[1]] == desk.texts(1)
+        await session.board.wait(1)
+        assert session.texts(1) == ["first", "one", "third", "three"]
+        assert [text_of(one) for one in (await session.reloaded())[1]] == session.texts(1)

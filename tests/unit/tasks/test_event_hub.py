@@ -29,8 +29,8 @@ from buddy.agent.provider import Finished, TextPiece
 from buddy.agent.tool import Access, ToolContext, ToolError, tool
 from buddy.tasks.approvals import AnswerRefused
 from buddy.tasks.event_hub import HIGH_WATER_CHARS, EventHub
+from tests.support.board_session import BoardSession, board_session, until
 from tests.support.laws import calls, says
-from tests.support.task_board import BoardDesk, board_desk, until
 
 PIECES = st.sampled_from([TextDelta, ThinkingDelta])
 
@@ -167,22 +167,22 @@ async def test_the_slowest_reader_holds_streams_back_until_it_reads_or_leaves() 
 
 
 async def test_a_model_is_not_read_further_while_nobody_reads_its_words(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         read: list[int] = []
         pieces = [
             step for at in range(20) for step in (TextPiece("x" * 100_000), lambda at=at: read.append(at))
         ]
-        desk.script([*pieces, Finished("stop")])
-        reader = desk.board.reader()
-        desk.board.submit(1, "go")
-        await until(lambda: not desk.board.hub.ready.is_set())
+        session.script([*pieces, Finished("stop")])
+        reader = session.board.reader()
+        session.board.submit(1, "go")
+        await until(lambda: not session.board.hub.ready.is_set())
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(read) < 8
-        while desk.board.task(1).running:
+        while session.board.task(1).running:
             reader.drain()
             await asyncio.sleep(0)
-        assert (len(read), len(desk.texts(1)[-1])) == (20, 2_000_000)
+        assert (len(read), len(session.texts(1)[-1])) == (20, 2_000_000)
 
 
 # --- the inbox --------------------------------------------------------------------------------------------
@@ -194,38 +194,40 @@ async def act(ctx: ToolContext, path: str) -> str:
     return f"did {path}"
 
 
-async def two_questions(desk: BoardDesk, *paths: str) -> tuple[ApprovalRequested, ApprovalRequested]:
+async def two_questions(session: BoardSession, *paths: str) -> tuple[ApprovalRequested, ApprovalRequested]:
     """Two tasks, each with a call that asks."""
     for number, path in enumerate(paths or ("a.txt", "b.txt"), 1):
-        desk.script(calls((f"c{number}", "act", f'{{"path": "{path}"}}')), says("ok"), model=f"m{number}")
-        desk.board.open(model=f"m{number}")
-        desk.board.submit(number + 1, "go")
-        await until(lambda number=number: len(desk.board.inbox.waiting()) == number)
-    first, second = desk.board.inbox.waiting()
+        session.script(calls((f"c{number}", "act", f'{{"path": "{path}"}}')), says("ok"), model=f"m{number}")
+        session.board.open(model=f"m{number}")
+        session.board.submit(number + 1, "go")
+        await until(lambda number=number: len(session.board.inbox.waiting()) == number)
+    first, second = session.board.inbox.waiting()
     return first.event, second.event
 
 
-def results(desk: BoardDesk, number: int) -> list[tuple[str, str]]:
-    return [(one.status, one.text) for one in desk.board.task(number).history if isinstance(one, ToolMessage)]
+def results(session: BoardSession, number: int) -> list[tuple[str, str]]:
+    return [
+        (one.status, one.text) for one in session.board.task(number).history if isinstance(one, ToolMessage)
+    ]
 
 
 async def test_SEC_041_two_questions_each_name_their_task_and_are_answered_alone(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        first, second = await two_questions(desk)
-        assert [(one.number, one.task_id) for one in desk.board.inbox.waiting()] == [(1, 2), (2, 3)]
-        desk.board.inbox.answer(second.request_id, second.digest, "denied", words="use the other file")
-        await desk.board.wait(3)
-        assert results(desk, 3) == [("denied", "denied: use the other file")]
-        assert [one.task_id for one in desk.board.inbox.waiting()] == [2], "Esc denies one only"
-        desk.board.inbox.answer(first.request_id, first.digest, "once")
-        await desk.board.wait(2)
-        assert results(desk, 2) == [("ok", "did a.txt")]
+    async with board_session(tmp_path, act) as session:
+        first, second = await two_questions(session)
+        assert [(one.number, one.task_id) for one in session.board.inbox.waiting()] == [(1, 2), (2, 3)]
+        session.board.inbox.answer(second.request_id, second.digest, "denied", words="use the other file")
+        await session.board.wait(3)
+        assert results(session, 3) == [("denied", "denied: use the other file")]
+        assert [one.task_id for one in session.board.inbox.waiting()] == [2], "Esc denies one only"
+        session.board.inbox.answer(first.request_id, first.digest, "once")
+        await session.board.wait(2)
+        assert results(session, 2) == [("ok", "did a.txt")]
 
 
 async def test_SEC_038_an_answer_counts_only_for_the_question_that_was_shown(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        first, second = await two_questions(desk)
-        inbox = desk.board.inbox
+    async with board_session(tmp_path, act) as session:
+        first, second = await two_questions(session)
+        inbox = session.board.inbox
         for request_id, digest in [
             (first.request_id, second.digest), (second.request_id, first.digest), (first.request_id, ""),
         ]:  # fmt: skip
@@ -236,118 +238,121 @@ async def test_SEC_038_an_answer_counts_only_for_the_question_that_was_shown(tmp
         inbox.answer(first.request_id, first.digest, "denied")
         with pytest.raises(AnswerRefused, match="That request was already answered or withdrawn"):
             inbox.answer(first.request_id, first.digest, "once")
-        await desk.board.wait(2)
-        assert results(desk, 2)[0][0] == "denied"
+        await session.board.wait(2)
+        assert results(session, 2)[0][0] == "denied"
         assert len(inbox.waiting()) == 1
 
 
 async def test_a_question_is_closed_once_when_its_turn_is_cancelled(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        reader = desk.board.reader()
-        first, _second = await two_questions(desk)
-        desk.board.cancel(2)
-        await desk.board.wait(2)
+    async with board_session(tmp_path, act) as session:
+        reader = session.board.reader()
+        first, _second = await two_questions(session)
+        session.board.cancel(2)
+        await session.board.wait(2)
         closed = [one for one in events_of(reader.drain()) if isinstance(one, ApprovalResolved)]
         assert closed == [ApprovalResolved(first.request_id, "withdrawn", "the task ended")]
-        assert results(desk, 2)[0][0] == "cancelled"
+        assert results(session, 2)[0][0] == "cancelled"
 
 
 async def test_a_grant_settles_what_waits_and_what_comes(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        first, _second = await two_questions(desk, "same.txt", "same.txt")
-        desk.board.inbox.answer(first.request_id, first.digest, "session")
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        assert results(desk, 2) == results(desk, 3) == [("ok", "did same.txt")]
-        assert desk.board.inbox.waiting() == ()
-        desk.script(calls(("d", "act", '{"path": "same.txt"}')), says("ok"), model="m1")
-        await desk.turn(2, "again")
-        assert len(results(desk, 2)) == 2
-        assert desk.saved == []
+    async with board_session(tmp_path, act) as session:
+        first, _second = await two_questions(session, "same.txt", "same.txt")
+        session.board.inbox.answer(first.request_id, first.digest, "session")
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        assert results(session, 2) == results(session, 3) == [("ok", "did same.txt")]
+        assert session.board.inbox.waiting() == ()
+        session.script(calls(("d", "act", '{"path": "same.txt"}')), says("ok"), model="m1")
+        await session.turn(2, "again")
+        assert len(results(session, 2)) == 2
+        assert session.saved == []
 
 
 async def test_a_rule_is_saved_for_good_and_holds_at_once(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        first, _second = await two_questions(desk, "same.txt", "same.txt")
-        desk.board.inbox.answer(first.request_id, first.digest, "rule")
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        assert results(desk, 2) == results(desk, 3) == [("ok", "did same.txt")]
-        assert len(desk.saved) == 1
-        root = desk.root
-        assert [rule.shown for rule in desk.policy.rules.rules] == [f"allow edit: {root}/same.txt"]
+    async with board_session(tmp_path, act) as session:
+        first, _second = await two_questions(session, "same.txt", "same.txt")
+        session.board.inbox.answer(first.request_id, first.digest, "rule")
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        assert results(session, 2) == results(session, 3) == [("ok", "did same.txt")]
+        assert len(session.saved) == 1
+        root = session.root
+        assert [rule.shown for rule in session.policy.rules.rules] == [f"allow edit: {root}/same.txt"]
 
 
 async def test_a_saved_rule_for_a_path_holds_in_its_own_project_alone(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    async with board_desk(tmp_path / "one", act) as desk:
-        first, _second = await two_questions(desk, "src/same.txt", "src/same.txt")
-        desk.board.inbox.answer(first.request_id, first.digest, "rule")
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        saved = desk.policy.rules.rules
-    async with board_desk(tmp_path / "two", act) as desk:
-        desk.policy.learn(saved)
-        first, second = await two_questions(desk, "src/same.txt", "src/same.txt")
+    async with board_session(tmp_path / "one", act) as session:
+        first, _second = await two_questions(session, "src/same.txt", "src/same.txt")
+        session.board.inbox.answer(first.request_id, first.digest, "rule")
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        saved = session.policy.rules.rules
+    async with board_session(tmp_path / "two", act) as session:
+        session.policy.learn(saved)
+        first, second = await two_questions(session, "src/same.txt", "src/same.txt")
         for one in (first, second):
-            desk.board.inbox.answer(one.request_id, one.digest, "denied")
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-    async with board_desk(tmp_path / "one", act) as desk:
-        desk.policy.learn(saved)
-        desk.script(calls(("d", "act", '{"path": "src/same.txt"}')), says("ok"))
-        await desk.turn(1, "go")
-        assert results(desk, 1) == [("ok", "did src/same.txt")]
+            session.board.inbox.answer(one.request_id, one.digest, "denied")
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+    async with board_session(tmp_path / "one", act) as session:
+        session.policy.learn(saved)
+        session.script(calls(("d", "act", '{"path": "src/same.txt"}')), says("ok"))
+        await session.turn(1, "go")
+        assert results(session, 1) == [("ok", "did src/same.txt")]
 
 
 async def test_SEC_042_a_question_about_a_protected_path_outlives_every_mode(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        await two_questions(desk, ".git/hooks/pre-commit", "plain.txt")
-        inbox = desk.board.inbox
-        desk.policy.set_mode("auto")
+    async with board_session(tmp_path, act) as session:
+        await two_questions(session, ".git/hooks/pre-commit", "plain.txt")
+        inbox = session.board.inbox
+        session.policy.set_mode("auto")
         inbox.reconsider()
-        desk.policy.approve("all")
+        session.policy.approve("all")
         inbox.reconsider()
-        await desk.board.wait(3)
-        assert results(desk, 3) == [("ok", "did plain.txt")]
+        await session.board.wait(3)
+        assert results(session, 3) == [("ok", "did plain.txt")]
         (left,) = inbox.waiting()
         assert left.task_id == 2
         with pytest.raises(AnswerRefused, match="can't be remembered"):
             inbox.answer(left.event.request_id, left.event.digest, "session")
         inbox.answer(left.event.request_id, left.event.digest, "denied")
-        await desk.board.wait(2)
+        await session.board.wait(2)
 
 
 async def test_WALK_7_the_log_says_who_ended_each_question_and_with_what(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        inbox = desk.board.inbox
-        first, second = await two_questions(desk)
-        assert [one.answer for one in desk.policy.log] == ["", ""]
+    async with board_session(tmp_path, act) as session:
+        inbox = session.board.inbox
+        first, second = await two_questions(session)
+        assert [one.answer for one in session.policy.log] == ["", ""]
         inbox.answer(second.request_id, second.digest, "denied", words="use pytest")
         inbox.answer(first.request_id, first.digest, "once")
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        assert [one.answer for one in desk.policy.log] == ["you, once", "you denied: use pytest"]
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        assert [one.answer for one in session.policy.log] == ["you, once", "you denied: use pytest"]
         for number, answer in enumerate(("denied", "session"), 4):
-            desk.script(calls(("c", "act", f'{{"path": "{answer}"}}')), says("ok"), model=answer)
-            desk.board.open(model=answer)
-            desk.board.submit(number, "go")
-            request = await desk.asked()
+            session.script(calls(("c", "act", f'{{"path": "{answer}"}}')), says("ok"), model=answer)
+            session.board.open(model=answer)
+            session.board.submit(number, "go")
+            request = await session.asked()
             inbox.answer(request.request_id, request.digest, answer)
-            await desk.board.wait(number)
-        assert [one.answer for one in desk.policy.log][2:] == ["you denied", "you, for this session"]
+            await session.board.wait(number)
+        assert [one.answer for one in session.policy.log][2:] == ["you denied", "you, for this session"]
 
 
 async def test_WALK_7_the_log_says_what_ended_a_question_without_the_person(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        await two_questions(desk)
-        inbox = desk.board.inbox
+    async with board_session(tmp_path, act) as session:
+        await two_questions(session)
+        inbox = session.board.inbox
         inbox.withdraw(2, "new instructions")
-        desk.policy.set_mode("edit")
+        session.policy.set_mode("edit")
         inbox.reconsider()
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        assert [one.answer for one in desk.policy.log] == ["withdrawn: new instructions", "allowed by mode"]
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        assert [one.answer for one in session.policy.log] == [
+            "withdrawn: new instructions",
+            "allowed by mode",
+        ]
     (tmp_path / "b").mkdir()
-    async with board_desk(tmp_path / "b", act, attended=False) as desk:
-        desk.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
-        await desk.turn(1, "go")
-        assert [one.answer for one in desk.policy.log] == ["nobody was there to answer"]
+    async with board_session(tmp_path / "b", act, attended=False) as session:
+        session.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
+        await session.turn(1, "go")
+        assert [one.answer for one in session.policy.log] == ["nobody was there to answer"]
 
 
 def no_room(_ctx: ToolContext, arguments: Any) -> Display:
@@ -360,29 +365,29 @@ async def test_WALK_12_a_call_that_would_fail_has_failed_and_was_not_denied(tmp_
         """Put."""
         return "never run"
 
-    async with board_desk(tmp_path, put) as desk:
-        desk.script(calls(("c", "put", '{"path": "a.txt"}')), says("ok"))
-        reader = desk.board.reader()
-        await desk.turn(1, "go")
-        assert results(desk, 1) == [("error", "failed: a.txt is a folder")]
+    async with board_session(tmp_path, put) as session:
+        session.script(calls(("c", "put", '{"path": "a.txt"}')), says("ok"))
+        reader = session.board.reader()
+        await session.turn(1, "go")
+        assert results(session, 1) == [("error", "failed: a.txt is a folder")]
         (end,) = [one for one in events_of(reader.drain()) if isinstance(one, TurnFinished)]
         assert (end.refused, end.failed) == (0, 1)
 
 
 async def test_standing_no_denies_what_waits(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act) as desk:
-        await two_questions(desk)
-        desk.policy.approve("none")
-        desk.board.inbox.reconsider()
-        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
-        assert {status for number in (2, 3) for status, _ in results(desk, number)} == {"denied"}
+    async with board_session(tmp_path, act) as session:
+        await two_questions(session)
+        session.policy.approve("none")
+        session.board.inbox.reconsider()
+        await asyncio.gather(session.board.wait(2), session.board.wait(3))
+        assert {status for number in (2, 3) for status, _ in results(session, number)} == {"denied"}
 
 
 async def test_where_nobody_can_be_asked_a_question_is_a_denial_with_its_reason(tmp_path: Path) -> None:
-    async with board_desk(tmp_path, act, attended=False) as desk:
-        desk.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
-        await desk.turn(1, "go")
-        ((status, text),) = results(desk, 1)
+    async with board_session(tmp_path, act, attended=False) as session:
+        session.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
+        await session.turn(1, "go")
+        ((status, text),) = results(session, 1)
         assert status == "denied"
         assert text.startswith("denied: it needs an approval and nobody is there to give it")
 
@@ -404,15 +409,15 @@ async def test_an_equal_read_is_answered_from_the_cache_until_something_is_writt
         """Write."""
         return "written"
 
-    async with board_desk(tmp_path, look, write) as desk:
-        desk.policy.approve("all")
-        reader = desk.board.reader()
+    async with board_session(tmp_path, look, write) as session:
+        session.policy.approve("all")
+        reader = session.board.reader()
         at = '{"path": "a.txt"}'
-        desk.script(
+        session.script(
             calls(("1", "look", at)), calls(("2", "look", at)), calls(("3", "write", at)),
             calls(("4", "look", at)), says("ok"),
         )  # fmt: skip
-        await desk.turn(1, "go")
+        await session.turn(1, "go")
         finished = [one for one in events_of(reader.drain()) if isinstance(one, ToolFinished)]
         assert [one.cached for one in finished] == [False, True, False, False]
         assert ran == ["a.txt", "a.txt"]
@@ -424,12 +429,12 @@ async def test_what_changed_in_files_the_model_has_read_is_told_with_the_next_re
         """Do anything."""
         return "done"
 
-    async with board_desk(tmp_path, shell) as desk:
-        desk.policy.approve("all")
-        desk.changes = ["a.txt: line 3 changed"]
-        desk.script(calls(("1", "shell", "{}")), calls(("2", "shell", "{}")), says("ok"))
-        await desk.turn(1, "go")
-        assert [text for _, text in results(desk, 1)] == [
+    async with board_session(tmp_path, shell) as session:
+        session.policy.approve("all")
+        session.changes = ["a.txt: line 3 changed"]
+        session.script(calls(("1", "shell", "{}")), calls(("2", "shell", "{}")), says("ok"))
+        await session.turn(1, "go")
+        assert [text for _, text in results(session, 1)] == [
             "done\n\n[files you have read changed]\na.txt: line 3 changed", "done",
         ]  # fmt: skip
 
@@ -440,13 +445,13 @@ async def test_a_key_in_a_result_reaches_neither_model_nor_screen_nor_disk(tmp_p
         """Leak."""
         return "the key is sekrit-key-0123456789."
 
-    async with board_desk(tmp_path, leak) as desk:
-        reader = desk.board.reader()
-        lane = desk.script(calls(("1", "leak", "{}")), says("it was sekrit-key-0123456789"))
-        await desk.turn(1, "use sekrit-key-0123456789")
+    async with board_session(tmp_path, leak) as session:
+        reader = session.board.reader()
+        lane = session.script(calls(("1", "leak", "{}")), says("it was sekrit-key-0123456789"))
+        await session.turn(1, "use sekrit-key-0123456789")
         shown = [one.text for one in events_of(reader.drain()) if isinstance(one, ToolFinished)]
         sent = [text_of(one) for one in lane.requests[1].history]
-        found = (await desk.reloaded())[1]
+        found = (await session.reloaded())[1]
         for text in (*shown, *sent, *(text_of(one) for one in found)):
             assert "sekrit" not in text
     for path in tmp_path.rglob("*"):

@@ -12,7 +12,7 @@ from buddy.agent.events import TurnFinished
 from buddy.agent.receipt import Receipt, receipt_rows
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from buddy.tasks.receipts import check_of
-from tests.support.board_desk import BoardDesk, board_desk
+from tests.support.scripted_session import ScriptedSession, scripted_session
 from tests.support.session_files import store_in
 
 
@@ -53,10 +53,12 @@ def tool_call(name: str, **arguments: object) -> Reply:
     return (ScriptedCall(name, json.dumps(arguments)),)
 
 
-async def receipt_after(desk: BoardDesk, number: int = 1) -> tuple[TurnFinished, list[tuple[str, str]]]:
-    desk.board.submit(number, "go")
-    await desk.board.wait(number)
-    ended = next(one for one in reversed(desk.events(number)) if isinstance(one, TurnFinished))
+async def receipt_after(
+    session: ScriptedSession, number: int = 1
+) -> tuple[TurnFinished, list[tuple[str, str]]]:
+    session.board.submit(number, "go")
+    await session.board.wait(number)
+    ended = next(one for one in reversed(session.events(number)) if isinstance(one, TurnFinished))
     return ended, receipt_rows(ended.receipt) if ended.receipt is not None else []
 
 
@@ -70,12 +72,12 @@ async def test_E10_an_edit_a_command_and_a_test_are_one_receipt(tmp_path: Path) 
         tool_call("run_shell", command=f"{sys.executable} -m unittest -v test_it 2>&1"),
         (Say("All done, believe me."),),
     ]
-    async with board_desk(tmp_path, script) as desk:
-        (desk.root / "a.txt").write_text("one\n")
-        (desk.root / "test_it.py").write_text(TEST)
-        (desk.root / ".gitignore").write_text("__pycache__/\n")
-        ended, rows = await receipt_after(desk)
-        state = desk.parts.journal.state()
+    async with scripted_session(tmp_path, script) as session:
+        (session.root / "a.txt").write_text("one\n")
+        (session.root / "test_it.py").write_text(TEST)
+        (session.root / ".gitignore").write_text("__pycache__/\n")
+        ended, rows = await receipt_after(session)
+        state = session.parts.journal.state()
     assert rows[0] == ("changed", "a.txt +2 −1 · b.txt +1 (new, by a command)")
     assert rows[1][0] == "checked"
     assert rows[1][1].endswith(": 1 passed")
@@ -90,11 +92,11 @@ async def test_E10_an_edit_after_the_tests_is_unchecked_and_refusals_are_told(tm
         tool_call("edit_file", path="a.py", old="nowhere", new="two"),
         (Say("ok"),),
     ]
-    async with board_desk(tmp_path, script) as desk:
-        (desk.root / "a.py").write_text("one\n")
-        (desk.root / "test_it.py").write_text(TEST)
-        (desk.root / ".gitignore").write_text("__pycache__/\n")
-        ended, rows = await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        (session.root / "a.py").write_text("one\n")
+        (session.root / "test_it.py").write_text(TEST)
+        (session.root / ".gitignore").write_text("__pycache__/\n")
+        ended, rows = await receipt_after(session)
     assert rows == [
         ("changed", "a.py +1 −1"),
         ("unchecked", "no test or build ran after the last change; 1 earlier run came before it"),
@@ -105,9 +107,9 @@ async def test_E10_an_edit_after_the_tests_is_unchecked_and_refusals_are_told(tm
 
 async def test_E10_a_turn_that_changed_nothing_has_none(tmp_path: Path) -> None:
     script = [tool_call("read_file", path="a.txt"), (Say("ok"),)]
-    async with board_desk(tmp_path, script) as desk:
-        (desk.root / "a.txt").write_text("one\n")
-        ended, _rows = await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        (session.root / "a.txt").write_text("one\n")
+        ended, _rows = await receipt_after(session)
     assert ended.receipt is None
 
 
@@ -117,9 +119,9 @@ async def test_E10_what_was_changed_back_is_no_change(tmp_path: Path) -> None:
         tool_call("edit_file", path="a.txt", old="two", new="one"),
         (Say("ok"),),
     ]
-    async with board_desk(tmp_path, script) as desk:
-        (desk.root / "a.txt").write_text("one\n")
-        ended, _rows = await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        (session.root / "a.txt").write_text("one\n")
+        ended, _rows = await receipt_after(session)
     assert ended.receipt is None
 
 
@@ -129,12 +131,12 @@ async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(t
         tool_call("edit_file", path="missing.txt", old="x", new="y"),
         (Say("All is written."),),
     ]
-    async with board_desk(tmp_path, script) as desk:
-        task = desk.board.open()
+    async with scripted_session(tmp_path, script) as session:
+        task = session.board.open()
         task.background = True
-        desk.board.submit(task.task_id, "write it")
-        await desk.board.wait(task.task_id)
-        (note,) = desk.board.notes.waiting
+        session.board.submit(task.task_id, "write it")
+        await session.board.wait(task.task_id)
+        (note,) = session.board.notes.waiting
     assert "has finished (1 call failed)" in note.heading
     assert note.text.startswith("All is written.")
     assert "changed    new.py +2 (new)" in note.text
@@ -143,8 +145,8 @@ async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(t
 
 async def test_E10_a_receipt_comes_back_with_the_journal(tmp_path: Path) -> None:
     script = [tool_call("write_file", path="new.txt", content="a\n"), (Say("ok"),)]
-    async with board_desk(tmp_path, script) as desk:
-        ended, _rows = await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        ended, _rows = await receipt_after(session)
     loaded = store_in(tmp_path).read("last")
     assert isinstance(ended.receipt, Receipt)
     assert loaded.tasks[0].record.receipt == ended.receipt
@@ -170,16 +172,16 @@ async def test_E10_running_the_script_that_was_changed_is_a_check(
         tool_call("run_shell", command=command),
         (Say("It works."),),
     ]
-    async with board_desk(tmp_path, script) as desk:
-        (desk.root / "other.py").write_text("print(2)\n")
-        _ended, rows = await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        (session.root / "other.py").write_text("print(2)\n")
+        _ended, rows = await receipt_after(session)
     assert rows[1][0] == row[0]
     assert rows[1][1].startswith(row[1])
 
 
 async def test_E10_a_later_turn_that_changed_nothing_has_no_receipt_in_the_journal(tmp_path: Path) -> None:
     script = [tool_call("write_file", path="new.py", content="a\n"), (Say("ok"),), (Say("no"),)]
-    async with board_desk(tmp_path, script) as desk:
-        await receipt_after(desk)
-        await receipt_after(desk)
+    async with scripted_session(tmp_path, script) as session:
+        await receipt_after(session)
+        await receipt_after(session)
     assert store_in(tmp_path).read("last").tasks[0].record.receipt is None

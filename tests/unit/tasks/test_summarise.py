@@ -13,44 +13,44 @@ from buddy.agent.messages import text_of
 from buddy.agent.provider import Finished, ProviderError, TextPiece, ThinkingPiece
 from buddy.tasks.board import TaskError
 from buddy.tasks.summarise import compact_task, compaction_figures, uncompact_task
+from tests.support.board_session import BoardSession, board_session, gate
 from tests.support.laws import Step, says
-from tests.support.task_board import BoardDesk, board_desk, gate
 
 
-async def talked(desk: BoardDesk, turns: int = 2) -> None:
+async def talked(session: BoardSession, turns: int = 2) -> None:
     for number in range(turns):
-        desk.script(says(f"answer {number} " + "x" * 200))
-        await desk.turn(1, f"prompt {number} " + "y" * 200)
+        session.script(says(f"answer {number} " + "x" * 200))
+        await session.turn(1, f"prompt {number} " + "y" * 200)
 
 
 async def test_a_summary_stands_for_all_but_the_last_turn(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk, 3)
-        lane = desk.script(says("They talked."), says("ok"))
-        summary = await compact_task(desk.board, 1, "the parser")
+    async with board_session(tmp_path) as session:
+        await talked(session, 3)
+        lane = session.script(says("They talked."), says("ok"))
+        summary = await compact_task(session.board, 1, "the parser")
         assert summary == "They talked."
         assert "the parser" in text_of(lane.requests[-1].history[-1])
         assert lane.requests[-1].tools == ()
-        assert desk.board.task(1).compaction == Compaction(4, "They talked.")
-        assert desk.forgotten == 1
-        await desk.turn(1, "next")
+        assert session.board.task(1).compaction == Compaction(4, "They talked.")
+        assert session.forgotten == 1
+        await session.turn(1, "next")
         sent = [text_of(one) for one in lane.requests[-1].history]
         assert [text[:12] for text in sent] == [
             "prompt 0 yyy", "prompt 1 yyy", "They talked.", "prompt 2 yyy", "answer 2 xxx", "next",
         ]  # fmt: skip
-        assert len(desk.board.task(1).history) == 8, "the conversation itself stays whole"
+        assert len(session.board.task(1).history) == 8, "the conversation itself stays whole"
 
 
 async def test_a_summary_is_taken_back(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        lane = desk.script(says("They talked."), says("ok"))
-        await compact_task(desk.board, 1, "")
-        await uncompact_task(desk.board, 1)
-        await desk.turn(1, "next")
-        assert lane.requests[-1].history == tuple(desk.board.task(1).history[:-1])
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        lane = session.script(says("They talked."), says("ok"))
+        await compact_task(session.board, 1, "")
+        await uncompact_task(session.board, 1)
+        await session.turn(1, "next")
+        assert lane.requests[-1].history == tuple(session.board.task(1).history[:-1])
         with pytest.raises(TaskError, match="nothing was compacted"):
-            await uncompact_task(desk.board, 1)
+            await uncompact_task(session.board, 1)
 
 
 @pytest.mark.parametrize(
@@ -66,91 +66,91 @@ async def test_a_summary_is_taken_back(tmp_path: Path) -> None:
 async def test_REL_022_a_summary_that_is_none_leaves_everything_as_it_was(
     tmp_path: Path, reply: list[Step], words: str
 ) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        before = list(desk.board.task(1).history)
-        lane = desk.script(reply, says("ok"))
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        before = list(session.board.task(1).history)
+        lane = session.script(reply, says("ok"))
         with pytest.raises(TaskError, match=words):
-            await compact_task(desk.board, 1, "")
-        assert (desk.board.task(1).history, desk.board.task(1).compaction) == (before, None)
+            await compact_task(session.board, 1, "")
+        assert (session.board.task(1).history, session.board.task(1).compaction) == (before, None)
         assert lane.closed == len(lane.requests), "the stream is closed whatever came"
-        await desk.turn(1, "next")
-        assert desk.texts(1)[-1] == "ok"
+        await session.turn(1, "next")
+        assert session.texts(1)[-1] == "ok"
 
 
 async def test_REL_022_what_failed_twice_is_not_asked_again_and_advice_is_given(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        lane = desk.script(says(" "), says(" "), says("ok"), says("Short."))
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        lane = session.script(says(" "), says(" "), says("ok"), says("Short."))
         before = len(lane.requests)
         with pytest.raises(TaskError, match=r"[Nn]ot compacted: "):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         with pytest.raises(TaskError, match=r"second attempt\. Change the model \(/model\), rewind"):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         with pytest.raises(TaskError, match=r"failed 2 times and is not tried again\. Change the model"):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         assert len(lane.requests) == before + 2
-        await desk.turn(1, "next")
-        assert await compact_task(desk.board, 1, "") == "Short.", "of another part it is"
+        await session.turn(1, "next")
+        assert await compact_task(session.board, 1, "") == "Short.", "of another part it is"
 
 
 async def test_there_is_nothing_to_summarise_in_the_last_turn_and_nothing_while_it_runs(
     tmp_path: Path,
 ) -> None:
-    async with board_desk(tmp_path) as desk:
+    async with board_session(tmp_path) as session:
         with pytest.raises(TaskError, match="Nothing to compact yet"):
-            await compact_task(desk.board, 1, "")
-        await talked(desk, 1)
+            await compact_task(session.board, 1, "")
+        await talked(session, 1)
         with pytest.raises(TaskError, match="Nothing to compact yet"):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         reached, go_on, step = gate()
-        desk.script([TextPiece("a"), step, Finished("stop")])
-        desk.board.submit(1, "more")
+        session.script([TextPiece("a"), step, Finished("stop")])
+        session.board.submit(1, "more")
         await reached.wait()
         with pytest.raises(TaskError, match="task 1 is running"):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         go_on.set()
-        await desk.board.wait(1)
+        await session.board.wait(1)
 
 
 async def test_a_summary_comes_back_with_the_session(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        desk.script(says("They talked."))
-        await compact_task(desk.board, 1, "")
-        await desk.board.close()
-        await desk.session.close()
-        again = await desk.store.open("last")
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        session.script(says("They talked."))
+        await compact_task(session.board, 1, "")
+        await session.board.close()
+        await session.journal.close()
+        again = await session.store.open("last")
         (task,) = again.loaded.tasks
         await again.close()
         assert task.record.compaction == Compaction(2, "They talked.")
 
 
 async def test_RU_P4_2_a_summary_is_counted_and_journalled(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        task = desk.board.task(1)
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        task = session.board.task(1)
         before, filled = task.meter.report(), task.meter.context_tokens
-        desk.script(says("They talked."))
-        await compact_task(desk.board, 1, "")
+        session.script(says("They talked."))
+        await compact_task(session.board, 1, "")
         after = task.meter.report()
         assert after.total.input_tokens > before.total.input_tokens
         assert after.cost_usd > before.cost_usd
         assert task.meter.context_tokens == filled, "the summary's request is no part of the conversation"
-        assert desk.session.writer.state().tasks[0].usage == after
+        assert session.journal.writer.state().tasks[0].usage == after
 
 
 @pytest.mark.parametrize("step", [ProviderError("server", "it is down"), None])
 async def test_RU_P4_2_a_summary_that_broke_off_is_counted(
     tmp_path: Path, step: ProviderError | None
 ) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        task = desk.board.task(1)
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        task = session.board.task(1)
         before = task.meter.report().total
         reached, _, wait = gate()
-        desk.script([TextPiece("half of it "), step or wait, Finished("stop")])
-        work = asyncio.ensure_future(compact_task(desk.board, 1, ""))
+        session.script([TextPiece("half of it "), step or wait, Finished("stop")])
+        work = asyncio.ensure_future(compact_task(session.board, 1, ""))
         if step is None:
             await reached.wait()
             work.cancel()
@@ -164,41 +164,41 @@ async def test_RU_P4_2_a_summary_that_broke_off_is_counted(
 
 @pytest.mark.parametrize("number", [0, 1])
 async def test_RU_P4_2_a_summary_that_a_budget_forbids_is_not_asked_for(tmp_path: Path, number: int) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
-        lane = desk.script(says("They talked."))
+    async with board_session(tmp_path) as session:
+        await talked(session)
+        lane = session.script(says("They talked."))
         asked = len(lane.requests)
-        desk.board.set_budget(number, Budget(max_tokens=300))
+        session.board.set_budget(number, Budget(max_tokens=300))
         with pytest.raises(TaskError, match=r"not compacted: .*tokens, 0 of the .*budget are left"):
-            await compact_task(desk.board, 1, "")
+            await compact_task(session.board, 1, "")
         assert len(lane.requests) == asked
 
 
 async def test_RU_P4_2_a_summary_of_a_conversation_that_was_changed_meanwhile_is_not_used(
     tmp_path: Path,
 ) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk)
+    async with board_session(tmp_path) as session:
+        await talked(session)
         reached, go_on, step = gate()
-        desk.script([TextPiece("They talked."), step, Finished("stop")])
-        work = asyncio.ensure_future(compact_task(desk.board, 1, ""))
+        session.script([TextPiece("They talked."), step, Finished("stop")])
+        work = asyncio.ensure_future(compact_task(session.board, 1, ""))
         await reached.wait()
-        desk.board.reset(1)
+        session.board.reset(1)
         go_on.set()
         with pytest.raises(TaskError, match="the conversation changed meanwhile"):
             await work
-        assert desk.board.task(1).compaction is None
+        assert session.board.task(1).compaction is None
 
 
 async def test_RU_P4_2_a_compaction_is_shown_without_a_request(tmp_path: Path) -> None:
-    async with board_desk(tmp_path) as desk:
-        await talked(desk, 3)
+    async with board_session(tmp_path) as session:
+        await talked(session, 3)
         with pytest.raises(TaskError, match="nothing is compacted"):
-            compaction_figures(desk.board.task(1))
-        lane = desk.script(says("They talked."))
-        await compact_task(desk.board, 1, "")
+            compaction_figures(session.board.task(1))
+        lane = session.script(says("They talked."))
+        await compact_task(session.board, 1, "")
         asked = len(lane.requests)
-        seen = compaction_figures(desk.board.task(1))
+        seen = compaction_figures(session.board.task(1))
         assert (seen.messages, seen.kept, seen.summary) == (4, 4, "They talked.")
         assert seen.tokens_after < seen.tokens_before
         assert len(lane.requests) == asked

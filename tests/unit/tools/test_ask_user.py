@@ -16,7 +16,7 @@ COLOUR = {"header": "Colour", "question": "Which colour?", "options": ["red", "g
 NAME = {"question": "Which name?"}
 
 
-class Desk:
+class Asker:
     """A task whose model asks, and the person's side."""
 
     def __init__(self, *, attended: bool = True) -> None:
@@ -38,50 +38,50 @@ class Desk:
 
 
 async def test_one_question_is_shown_and_answered_by_an_options_number() -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR)
-    assert desk.shown == [
+    asker = Asker()
+    work = await asker.asked(COLOUR)
+    assert asker.shown == [
         "? 1  Colour: Which colour?\n  1. red\n  2. green\n"
         "  Type /answer 1 1, /answer 1 2 or /answer 1 your own words.\n"
     ]
-    desk.questions.answer("2")
+    asker.questions.answer("2")
     assert (await work).text == "Which colour?\n→ green"
-    assert desk.questions.waiting() == ()
+    assert asker.questions.waiting() == ()
 
 
 async def test_words_of_ones_own_are_an_answer_too() -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR)
-    desk.questions.answer("  something like teal ")
+    asker = Asker()
+    work = await asker.asked(COLOUR)
+    asker.questions.answer("  something like teal ")
     assert (await work).text == "Which colour?\n→ something like teal"
 
 
 async def test_a_number_alone_is_an_option_of_the_only_question_left() -> None:
-    desk = Desk()
-    work = await desk.asked(NAME, COLOUR)
+    asker = Asker()
+    work = await asker.asked(NAME, COLOUR)
     with pytest.raises(Unanswered) as refused:
-        desk.questions.answer("2")
+        asker.questions.answer("2")
     assert str(refused.value) == (
         "2 is the question's own number: /answer 2 2 is its option 2 (green); "
         "expected /answer 2 and an option's number or your words"
     )
-    desk.questions.answer("1 Ada")
-    desk.questions.answer("2")
+    asker.questions.answer("1 Ada")
+    asker.questions.answer("2")
     assert (await work).text == "Which name?\n→ Ada\nWhich colour?\n→ green"
 
 
 @pytest.mark.parametrize("typed", ["1", "1 1"])
 async def test_RU_4_12_the_answer_1_takes_option_1_of_the_only_question(typed: str) -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR)
-    desk.questions.answer(typed)
+    asker = Asker()
+    work = await asker.asked(COLOUR)
+    asker.questions.answer(typed)
     assert (await work).text.endswith("red")
 
 
 async def test_the_only_question_without_options_takes_a_number_as_an_answer() -> None:
-    desk = Desk()
-    work = await desk.asked({"question": "How many?"})
-    desk.questions.answer("1")
+    asker = Asker()
+    work = await asker.asked({"question": "How many?"})
+    asker.questions.answer("1")
     assert (await work).text == "How many?\n→ 1"
 
 
@@ -95,17 +95,17 @@ WRITTEN = {
 
 @pytest.mark.parametrize("options", WRITTEN.values(), ids=WRITTEN)
 async def test_RU_B6_options_are_objects_or_texts(options: Any) -> None:
-    desk = Desk()
-    work = await desk.asked({"question": "Which colour?", "options": options})
-    desk.questions.answer("2")
+    asker = Asker()
+    work = await asker.asked({"question": "Which colour?", "options": options})
+    asker.questions.answer("2")
     assert (await work).text == "Which colour?\n→ green"
 
 
 async def test_RU_B6_the_description_of_an_option_is_shown_and_not_answered() -> None:
-    desk = Desk()
-    work = await desk.asked({"question": "Which?", "options": [{"label": "red", "description": "warm"}]})
-    assert desk.shown[0].splitlines()[1] == "  1. red - warm"
-    desk.questions.answer("1")
+    asker = Asker()
+    work = await asker.asked({"question": "Which?", "options": [{"label": "red", "description": "warm"}]})
+    assert asker.shown[0].splitlines()[1] == "  1. red - warm"
+    asker.questions.answer("1")
     assert (await work).text == "Which?\n→ red"
 
 
@@ -127,11 +127,11 @@ def test_RU_B6_a_question_may_be_a_text() -> None:
     [("1,3", "red, blue"), ("1 3 1 3", "blue, red"), ("1 2, 2 3", "green, blue"), ("1 only 2", "only 2")],
 )
 async def test_RU_B6_several_options_of_a_multiSelect_question(typed: str, answer: str) -> None:
-    desk = Desk()
+    asker = Asker()
     options = [{"label": label, "description": ""} for label in ("red", "green", "blue")]
-    work = await desk.asked({"question": "Which?", "multiSelect": True, "options": options})
-    assert "1,2 takes both" in desk.shown[0]
-    desk.questions.answer(typed)
+    work = await asker.asked({"question": "Which?", "multiSelect": True, "options": options})
+    assert "1,2 takes both" in asker.shown[0]
+    asker.questions.answer(typed)
     assert (await work).text == f"Which?\n→ {answer}"
 
 
@@ -139,66 +139,66 @@ async def test_an_option_without_a_label_is_refused_with_the_fields_of_one() -> 
     with pytest.raises(
         ArgumentsError, match=r"options\[0\].*\(an object with label, description \(optional\)\)"
     ):
-        await Desk().ask({"question": "Which?", "options": [{"description": "warm"}]})
+        await Asker().ask({"question": "Which?", "options": [{"description": "warm"}]})
 
 
 async def test_several_questions_are_answered_by_their_numbers() -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR, NAME)
+    asker = Asker()
+    work = await asker.asked(COLOUR, NAME)
     with pytest.raises(Unanswered, match=r"several questions wait \(1, 2\); say which: /answer 1"):
-        desk.questions.answer("Ada")
+        asker.questions.answer("Ada")
     with pytest.raises(Unanswered, match="2 is the question's own number; expected /answer 2 and"):
-        desk.questions.answer("2")
-    desk.questions.answer("2 Ada")
-    desk.questions.answer("1 1")
+        asker.questions.answer("2")
+    asker.questions.answer("2 Ada")
+    asker.questions.answer("1 1")
     assert (await work).text == "Which colour?\n→ red\nWhich name?\n→ Ada"
 
 
 async def test_an_option_that_is_not_there_is_refused_and_the_question_waits_on() -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR)
+    asker = Asker()
+    work = await asker.asked(COLOUR)
     with pytest.raises(Unanswered, match="options 1 to 2, found 7"):
-        desk.questions.answer("7")
-    assert [one.number for one in desk.questions.waiting()] == [1]
-    desk.questions.answer("1 1")
+        asker.questions.answer("7")
+    assert [one.number for one in asker.questions.waiting()] == [1]
+    asker.questions.answer("1 1")
     assert (await work).text.endswith("red")
 
 
 async def test_an_answer_without_a_question_is_refused() -> None:
     with pytest.raises(Unanswered, match="no question is open"):
-        Desk().questions.answer("yes")
+        Asker().questions.answer("yes")
 
 
 async def test_new_instructions_withdraw_the_questions_of_that_task_alone() -> None:
-    desk = Desk()
-    one, two = await desk.asked(COLOUR, task_id=1), await desk.asked(NAME, task_id=2)
-    desk.questions.withdraw(1)
+    asker = Asker()
+    one, two = await asker.asked(COLOUR, task_id=1), await asker.asked(NAME, task_id=2)
+    asker.questions.withdraw(1)
     assert "not answered: the person sent new instructions" in (await one).text
-    desk.questions.answer("Ada")
+    asker.questions.answer("Ada")
     assert (await two).text == "Which name?\n→ Ada"
 
 
 async def test_a_cancelled_call_leaves_no_question_behind() -> None:
-    desk = Desk()
-    work = await desk.asked(COLOUR, NAME)
+    asker = Asker()
+    work = await asker.asked(COLOUR, NAME)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
-    assert desk.questions.waiting() == ()
+    assert asker.questions.waiting() == ()
     with pytest.raises(Unanswered):
-        desk.questions.answer("1 red")
+        asker.questions.answer("1 red")
 
 
 async def test_where_nobody_is_the_model_is_told_to_decide() -> None:
     with pytest.raises(ToolError, match="nobody is here to answer; decide by yourself"):
-        await Desk(attended=False).ask(COLOUR)
+        await Asker(attended=False).ask(COLOUR)
 
 
 async def test_the_number_of_questions_and_unknown_fields_are_checked() -> None:
-    desk = Desk()
+    asker = Asker()
     for questions in ([], [NAME] * 5, [{"question": "x", "colour": 1}], [{"question": ""}]):
         with pytest.raises(ArgumentsError):
-            await desk.ask(*questions)
+            await asker.ask(*questions)
 
 
 def test_a_question_without_options_asks_for_words() -> None:

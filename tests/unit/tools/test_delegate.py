@@ -16,8 +16,8 @@ from buddy.agent.provider import ModelRequest
 from buddy.agent.tool import ToolContext
 from buddy.llm.scripted import Fail, Reply, Say, ScriptedCall
 from buddy.tools.delegate import delegate
-from tests.support.board_desk import board_desk, first_text, last_result
-from tests.support.command_desk import until
+from tests.support.command_tools import until
+from tests.support.scripted_session import first_text, last_result, scripted_session
 
 
 def delegated(text: str, **more: object) -> ScriptedCall:
@@ -38,14 +38,14 @@ async def test_in_the_foreground_the_result_is_the_last_message(tmp_path: Path) 
             else (delegated("count", background=False),)
         )
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "how many?")
-        await desk.board.wait(1)
-        assert desk.board.task(1).last_answer() == "it says forty-two"
-        child = desk.board.task(2)
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "how many?")
+        await session.board.wait(1)
+        assert session.board.task(1).last_answer() == "it says forty-two"
+        child = session.board.task(2)
         assert (child.parent, child.title, child.background, child.state) == (1, "count", True, "finished")
-        assert any(isinstance(event, TurnFinished) for event in desk.events(2))
-        assert desk.board.notes.waiting == ()
+        assert any(isinstance(event, TurnFinished) for event in session.events(2))
+        assert session.board.notes.waiting == ()
 
 
 async def test_in_the_background_the_answer_comes_when_the_model_has_nothing_else_to_do(
@@ -61,10 +61,10 @@ async def test_in_the_background_the_answer_comes_when_the_model_has_nothing_els
             return (delegated("part A"), delegated("part B"))
         return (Say("waiting" if len(notes(request)) < 2 else "both are here"),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "do it")
-        await desk.board.wait(1)
-        task = desk.board.task(1)
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "do it")
+        await session.board.wait(1)
+        task = session.board.task(1)
         assert task.last_answer() == "both are here"
         told = [text_of(one) for one in task.history if isinstance(one, UserMessage)]
         assert sorted(told[1:]) == [
@@ -82,8 +82,8 @@ async def test_cancelling_the_parent_cancels_what_works_for_it(tmp_path: Path, b
             return (ScriptedCall("run_shell", '{"command": "sleep 300"}'),)
         return (Say("waiting"),) if last_result(request) else (delegated("x", background=background),)
 
-    async with board_desk(tmp_path, script) as desk:
-        board = desk.board
+    async with scripted_session(tmp_path, script) as session:
+        board = session.board
         board.submit(1, "go")
         await until(lambda: 2 in board.tasks and board.task(2).history[1:])
         await until(lambda: not background or board.task(1).state == "waiting")
@@ -100,15 +100,15 @@ async def test_a_subagent_that_is_cancelled_alone_is_reported(tmp_path: Path) ->
             return (Say("I begin"), ScriptedCall("run_shell", '{"command": "sleep 300"}'))
         return (delegated("x", background=False),) if last_result(request) is None else (Say("I see"),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await until(lambda: 2 in desk.board.tasks and desk.board.task(2).history[1:])
-        await desk.board.kill(2)
-        await desk.board.wait(1)
-        result = next(one for one in desk.board.task(1).history if isinstance(one, ToolMessage))
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await until(lambda: 2 in session.board.tasks and session.board.task(2).history[1:])
+        await session.board.kill(2)
+        await session.board.wait(1)
+        result = next(one for one in session.board.task(1).history if isinstance(one, ToolMessage))
         assert result.text.startswith("task 2 did not finish (cancelled")
         assert "I begin" in result.text
-        assert desk.board.task(1).last_answer() == "I see"
+        assert session.board.task(1).last_answer() == "I see"
 
 
 async def test_a_subagent_that_fails_is_reported_as_a_failure(tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ async def test_a_subagent_that_fails_is_reported_as_a_failure(tmp_path: Path) ->
             return (Fail("auth", "the key is wrong"),)
         return (delegated("x", background=False),) if last_result(request) is None else (Say("I see"),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
-        ended = [event.status for event in desk.events(1) if isinstance(event, ToolFinished)]
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await session.board.wait(1)
+        ended = [event.status for event in session.events(1) if isinstance(event, ToolFinished)]
         assert ended == ["error"]
-        result = next(one for one in desk.board.task(1).history if isinstance(one, ToolMessage))
+        result = next(one for one in session.board.task(1).history if isinstance(one, ToolMessage))
         assert result.text == "task 2 did not finish (failed: the key is wrong)."
 
 
@@ -145,12 +145,12 @@ async def test_words_of_the_person_end_the_waiting_for_subagents(tmp_path: Path)
             release.touch()
         return (Say("ok"),) if last_result(request) or len(request.history) > 2 else (delegated("x"),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await until(lambda: desk.board.task(1).state == "waiting")
-        await desk.board.prompt(1, "hello")
-        await desk.board.wait(1)
-        said = [text_of(one) for one in desk.board.task(1).history if isinstance(one, UserMessage)]
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await until(lambda: session.board.task(1).state == "waiting")
+        await session.board.prompt(1, "hello")
+        await session.board.wait(1)
+        said = [text_of(one) for one in session.board.task(1).history if isinstance(one, UserMessage)]
         assert said[1] == "hello"
         assert said[2].endswith("late")
 
@@ -165,16 +165,16 @@ async def test_subagents_are_nested_two_deep_and_talk_to_nobody(tmp_path: Path) 
             return (delegated(f"level {depth + 1}", background=False),)
         return (Say(last_result(request) or "the ground"),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "level 0")
-        await desk.board.wait(1)
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "level 0")
+        await session.board.wait(1)
         assert sorted(offered) == [0, 1, 2]
         assert {depth: {"delegate", "ask_user"} & names for depth, names in offered.items()} == {
             0: {"delegate", "ask_user"},
             1: {"delegate"},
             2: set(),
         }
-        assert "there is no tool named 'delegate'" in desk.board.task(1).last_answer()
+        assert "there is no tool named 'delegate'" in session.board.task(1).last_answer()
 
 
 async def test_the_tools_of_a_subagent_can_be_chosen_and_unknown_ones_are_refused(tmp_path: Path) -> None:
@@ -191,14 +191,16 @@ async def test_the_tools_of_a_subagent_can_be_chosen_and_unknown_ones_are_refuse
             return (delegated("x", tools=["read_file", "bash"], background=False),)
         return (Say(results[0]),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await session.board.wait(1)
         assert offered == [["read_file", "run_shell"]]
-        journalled = {one.task_id: one.task.tools for one in desk.parts.journal.state().tasks}
+        journalled = {one.task_id: one.task.tools for one in session.parts.journal.state().tasks}
         assert journalled == {1: None, 2: ("read_file", "run_shell")}
         assert (
-            desk.board.task(1).last_answer().startswith("there is no tool named 'grepp'. Did you mean grep?")
+            session.board.task(1)
+            .last_answer()
+            .startswith("there is no tool named 'grepp'. Did you mean grep?")
         )
 
 
@@ -223,11 +225,11 @@ async def test_what_cannot_be_started_is_explained(
             else (ScriptedCall("delegate", json.dumps(arguments)),)
         )
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
-        assert why in desk.board.task(1).last_answer()
-        assert list(desk.board.tasks) == [1]
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await session.board.wait(1)
+        assert why in session.board.task(1).last_answer()
+        assert list(session.board.tasks) == [1]
 
 
 @pytest.mark.parametrize("model", ["", "fast", "m"])
@@ -237,27 +239,29 @@ async def test_a_profile_of_the_person_or_the_own_model_can_be_chosen(tmp_path: 
             return (Say(request.model),)
         return (delegated("x", background=False, model=model),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
-        assert desk.board.task(2).last_answer() == (model or "m")
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await session.board.wait(1)
+        assert session.board.task(2).last_answer() == (model or "m")
 
 
 async def test_a_subagent_spends_a_share_and_gives_the_rest_back(tmp_path: Path) -> None:
     during: list[float] = []
 
-    async with board_desk(tmp_path, lambda request: script(request), task_budget=Budget(1.0, 0)) as desk:
+    async with scripted_session(
+        tmp_path, lambda request: script(request), task_budget=Budget(1.0, 0)
+    ) as session:
 
         def script(request: ModelRequest) -> Reply:
             if "subagent" in first_text(request):
-                during.extend(desk.board.task(number).meter.budget.max_cost_usd for number in (1, 2))
+                during.extend(session.board.task(number).meter.budget.max_cost_usd for number in (1, 2))
                 return (Say("done"),)
             return (Say("ok"),) if last_result(request) else (delegated("x", background=False),)
 
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
+        session.board.submit(1, "go")
+        await session.board.wait(1)
         assert during == pytest.approx([0.505, 0.495])
-        assert desk.board.task(1).meter.budget.max_cost_usd == pytest.approx(0.99)
+        assert session.board.task(1).meter.budget.max_cost_usd == pytest.approx(0.99)
 
 
 async def test_without_limits_nothing_is_lent(tmp_path: Path) -> None:
@@ -266,10 +270,10 @@ async def test_without_limits_nothing_is_lent(tmp_path: Path) -> None:
             return (Say("ok"),)
         return (delegated("x", background=False),)
 
-    async with board_desk(tmp_path, script) as desk:
-        desk.board.submit(1, "go")
-        await desk.board.wait(1)
-        assert [desk.board.task(number).meter.budget for number in (1, 2)] == [Budget(), Budget()]
+    async with scripted_session(tmp_path, script) as session:
+        session.board.submit(1, "go")
+        await session.board.wait(1)
+        assert [session.board.task(number).meter.budget for number in (1, 2)] == [Budget(), Budget()]
 
 
 @pytest.mark.parametrize(

@@ -20,88 +20,88 @@ from buddy.tools.files.listing import find_files
 from buddy.tools.grep import grep
 from buddy.workspace.files.name_index import MAX_SCORED, FileIndex, Paths, best, score
 from buddy.workspace.search.runner import STUCK_S, SearchRun, _watch
-from tests.support.search_desk import SearchDesk, search_desk
+from tests.support.search_tools import SearchProject, search_project
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[SearchDesk]:
-    async with search_desk(tmp_path) as desk:
-        yield desk
+async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
+    async with search_project(tmp_path) as project:
+        yield project
 
 
-async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(desk: SearchDesk) -> None:
-    desk.put("a.py", "x\nneedle 1\ny\nneedle 2\n")
-    desk.put("b.py", "needle 3\nneedle 4\r\n")
-    desk.put("c.bin", b"\0needle")
-    desk.put(".env", "needle=1\n")
+async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(project: SearchProject) -> None:
+    project.put("a.py", "x\nneedle 1\ny\nneedle 2\n")
+    project.put("b.py", "needle 3\nneedle 4\r\n")
+    project.put("c.bin", b"\0needle")
+    project.put(".env", "needle=1\n")
 
-    assert await desk.grep("needle") == (
+    assert await project.grep("needle") == (
         "a.py\n2:needle 1\n4:needle 2\n\nb.py\n1:needle 3\n2:needle 4\n[4 matches in 2 files]\n"
         "[1 binary file (c.bin) also matches, lines are not shown]\n"
         "[secret files are searched only by name: .env]"
     )
 
 
-async def test_few_matches_come_with_their_surroundings(desk: SearchDesk) -> None:
-    desk.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
+async def test_few_matches_come_with_their_surroundings(project: SearchProject) -> None:
+    project.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
 
-    one = await desk.grep("line 50$")
+    one = await project.grep("line 50$")
 
     assert one.splitlines()[:2] == ["a.py", "25-line 25"]
     assert one.splitlines()[26] == "50:line 50"
     assert one.splitlines()[-2:] == ["75-line 75", "[1 match in 1 file]"]
-    assert "--" in (await desk.grep("line (5|95)$")).splitlines()
+    assert "--" in (await project.grep("line (5|95)$")).splitlines()
 
 
-async def test_RU_small_context_0_gives_the_matching_lines_alone(desk: SearchDesk) -> None:
-    desk.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
+async def test_RU_small_context_0_gives_the_matching_lines_alone(project: SearchProject) -> None:
+    project.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
 
-    assert await desk.grep("line 50$", context=0) == "a.py\n50:line 50\n[1 match in 1 file]"
+    assert await project.grep("line 50$", context=0) == "a.py\n50:line 50\n[1 match in 1 file]"
 
 
-async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(desk: SearchDesk) -> None:
+async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(project: SearchProject) -> None:
     for name in ("a.py", "pkg/a.py", "pkg/deep/a.py"):
-        desk.put(name, "x\n")
+        project.put(name, "x\n")
 
     async def found(pattern: str, path: str = ".") -> list[str]:
-        return sorted((await desk.ask(find_files, pattern=pattern, path=path)).splitlines()[:-1])
+        return sorted((await project.ask(find_files, pattern=pattern, path=path)).splitlines()[:-1])
 
     assert await found("./*.py") == ["a.py"]
     assert await found("./a.py") == ["a.py"]
     assert await found("./*.py", "pkg") == ["pkg/a.py"]
     assert await found("./pkg/*.py") == ["pkg/a.py"]
     assert await found("./**/a.py") == await found("*.py") == ["a.py", "pkg/a.py", "pkg/deep/a.py"]
-    assert "pkg" not in await desk.grep("x", glob="./*.py")
+    assert "pkg" not in await project.grep("x", glob="./*.py")
 
 
 @pytest.mark.parametrize("path", ["src\\a.py", "'src/a.py'", " src/a.py ", "`src/a.py`"])
-async def test_a_path_spelled_oddly_is_refused_with_the_right_one(desk: SearchDesk, path: str) -> None:
-    desk.put("src/a.py", "x\n")
+async def test_a_path_spelled_oddly_is_refused_with_the_right_one(project: SearchProject, path: str) -> None:
+    project.put("src/a.py", "x\n")
 
-    assert (await desk.grep("x", path=path)).endswith("does not exist. Did you mean src/a.py?")
+    assert (await project.grep("x", path=path)).endswith("does not exist. Did you mean src/a.py?")
 
 
-async def test_many_matches_are_given_in_pages(desk: SearchDesk) -> None:
+async def test_many_matches_are_given_in_pages(project: SearchProject) -> None:
     for n in range(5):
-        desk.put(f"{n}.txt", "hit\n" * 50)
+        project.put(f"{n}.txt", "hit\n" * 50)
 
-    first = await desk.grep("hit")
-    third = await desk.grep("hit", offset=200)
+    first = await project.grep("hit")
+    third = await project.grep("hit", offset=200)
 
     assert first.splitlines()[-1] == "[shown 1–100 of 250 matches in 5 files; offset=100 for more]"
     assert third.splitlines()[-1] == "[shown 201–250 of 250 matches in 5 files]"
-    assert "past the last" in await desk.grep("hit", offset=250)
+    assert "past the last" in await project.grep("hit", offset=250)
 
 
-async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(desk: SearchDesk) -> None:
+async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(project: SearchProject) -> None:
     for n in range(60):
-        desk.put(f"{n:02}.txt", "hit\n" * 100)
+        project.put(f"{n:02}.txt", "hit\n" * 100)
 
-    first = await desk.grep("hit", limit=1)
-    later = await desk.grep("hit", offset=5450, limit=100)
-    last = await desk.grep("hit", offset=5950, limit=100)
-    counted = await desk.grep("hit", mode="count", limit=1)
-    files = await desk.grep("hit", mode="files", limit=1, offset=59)
+    first = await project.grep("hit", limit=1)
+    later = await project.grep("hit", offset=5450, limit=100)
+    last = await project.grep("hit", offset=5950, limit=100)
+    counted = await project.grep("hit", mode="count", limit=1)
+    files = await project.grep("hit", mode="files", limit=1, offset=59)
 
     assert first.splitlines()[-1] == (
         "[shown 1–1 of at least 5,000 matches in at least 50 files (mode=count counts all); "
@@ -116,23 +116,25 @@ async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(desk: 
     assert files == "59.txt\n[shown 60–60 of 60 files]"
 
 
-async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(desk: SearchDesk) -> None:
-    desk.put(".gitignore", "out/\n*.log\n")
-    desk.put("a.txt", "else\n")
-    desk.put("out/x.txt", "needle\n" * 11)
-    desk.put("b.log", "needle\n")
+async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(project: SearchProject) -> None:
+    project.put(".gitignore", "out/\n*.log\n")
+    project.put("a.txt", "else\n")
+    project.put("out/x.txt", "needle\n" * 11)
+    project.put("b.log", "needle\n")
 
-    assert await desk.grep("needle") == (
+    assert await project.grep("needle") == (
         "no matches for needle in 2 files in .\n"
         "[12 matches in ignored files (name as path): b.log, out/x.txt]"
     )
-    assert "[11 matches in 1 file]" in await desk.grep("needle", path="out")
+    assert "[11 matches in 1 file]" in await project.grep("needle", path="out")
 
 
-async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searched(desk: SearchDesk) -> None:
-    desk.put("a.txt", "x\n")
+async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searched(
+    project: SearchProject,
+) -> None:
+    project.put("a.txt", "x\n")
     said = {
-        pattern: await desk.grep(pattern)
+        pattern: await project.grep(pattern)
         for pattern in (
             "",
             "(",
@@ -156,10 +158,10 @@ async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searc
     assert "multiline=true" in said["a\nb"]
 
 
-async def test_long_lines_are_cut_around_the_match(desk: SearchDesk) -> None:
-    desk.put("a.js", "x" * 20_000 + "needle" + "y" * 20_000)
+async def test_long_lines_are_cut_around_the_match(project: SearchProject) -> None:
+    project.put("a.js", "x" * 20_000 + "needle" + "y" * 20_000)
 
-    line = (await desk.grep("needle")).splitlines()[1]
+    line = (await project.grep("needle")).splitlines()[1]
 
     assert line.startswith("1:…xxx")
     assert "needle" in line
@@ -167,9 +169,9 @@ async def test_long_lines_are_cut_around_the_match(desk: SearchDesk) -> None:
 
 
 async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_responsive(
-    desk: SearchDesk,
+    project: SearchProject,
 ) -> None:
-    desk.put("a.txt", "a" * 50_000 + "b\n")
+    project.put("a.txt", "a" * 50_000 + "b\n")
     gaps: list[float] = []
 
     async def beat() -> None:
@@ -180,7 +182,7 @@ async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_r
             last = time.monotonic()
 
     beating = asyncio.create_task(beat())
-    said = await desk.grep("(a+)+(?=c)")
+    said = await project.grep("(a+)+(?=c)")
     beating.cancel()
 
     assert said.startswith("refused: the pattern takes too long on 'a.txt'")
@@ -215,13 +217,13 @@ async def test_a_search_is_not_given_up_because_this_program_stood_still(tmp_pat
     assert (children.looks, children.ended) == (2, [])
 
 
-async def test_lines_of_any_length_are_searched_alike(desk: SearchDesk) -> None:
+async def test_lines_of_any_length_are_searched_alike(project: SearchProject) -> None:
     for n in range(6):
-        desk.put(f"{n}.txt", "one a.b\ntwo\n" + ("ab" * 3000 + "\n" if n == 2 else ""))
+        project.put(f"{n}.txt", "one a.b\ntwo\n" + ("ab" * 3000 + "\n" if n == 2 else ""))
 
-    here = await desk.grep("a.*b", path="1.txt")
-    both = await desk.grep("a.*b", limit=4, offset=2)
-    counted = await desk.grep("a.*b", mode="count")
+    here = await project.grep("a.*b", path="1.txt")
+    both = await project.grep("a.*b", limit=4, offset=2)
+    counted = await project.grep("a.*b", mode="count")
 
     assert here.splitlines()[:2] == ["1.txt", "1:one a.b"]
     assert both.splitlines()[0:5:2] == ["2.txt", "3:" + "ab" * 150 + "…", "3.txt"]
@@ -230,84 +232,86 @@ async def test_lines_of_any_length_are_searched_alike(desk: SearchDesk) -> None:
     assert counted.splitlines()[-1] == "[6 files with 7 matches]"
 
 
-async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(desk: SearchDesk) -> None:
-    (desk.root / "loop").symlink_to(desk.root)
-    desk.put("a.txt", "needle\n")
-    with (desk.root / "sparse").open("wb") as file:
+async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(
+    project: SearchProject,
+) -> None:
+    (project.root / "loop").symlink_to(project.root)
+    project.put("a.txt", "needle\n")
+    with (project.root / "sparse").open("wb") as file:
         file.truncate(10_000_000_000)
 
     assert (
-        await desk.grep("needle")
+        await project.grep("needle")
         == "a.txt\n1:needle\n[1 match in 1 file]\n[not searched, over 64 MB (use the shell): sparse]"
     )
-    assert (await desk.ask(find_files, pattern="*")).splitlines()[-1] == "[3 files]"
+    assert (await project.ask(find_files, pattern="*")).splitlines()[-1] == "[3 files]"
 
 
-async def test_a_search_out_of_time_does_not_say_no_matches(desk: SearchDesk) -> None:
+async def test_a_search_out_of_time_does_not_say_no_matches(project: SearchProject) -> None:
     for n in range(50):
-        desk.put(f"{n}.txt", "x\n")
+        project.put(f"{n}.txt", "x\n")
 
-    said = await desk.grep("needle", limit_s=0)
+    said = await project.grep("needle", limit_s=0)
 
     assert "no matches" not in said
     assert "not every folder was looked at" in said
 
 
-async def test_a_cancelled_search_leaves_no_process_behind(desk: SearchDesk) -> None:
-    desk.put("a.txt", "a" * 50_000 + "b\n")
+async def test_a_cancelled_search_leaves_no_process_behind(project: SearchProject) -> None:
+    project.put("a.txt", "a" * 50_000 + "b\n")
     before = set(psutil.Process().children())
-    searching = asyncio.create_task(desk.grep("(a+)+(?=c)"))
+    searching = asyncio.create_task(project.grep("(a+)+(?=c)"))
     while set(psutil.Process().children()) <= before and not searching.done():
         await asyncio.sleep(0.005)
 
-    desk.cancelled.set()
+    project.cancelled.set()
 
     with pytest.raises(asyncio.CancelledError):
         await searching
     assert set(psutil.Process().children()) <= before
 
 
-async def test_links_are_found_by_name_as_old_as_they_are_themselves(desk: SearchDesk) -> None:
-    desk.put("a.txt", "x")
-    (desk.root / "b.txt").symlink_to("nowhere")
-    os.utime(desk.root / "a.txt", (2_000_000_000, 2_000_000_000))
+async def test_links_are_found_by_name_as_old_as_they_are_themselves(project: SearchProject) -> None:
+    project.put("a.txt", "x")
+    (project.root / "b.txt").symlink_to("nowhere")
+    os.utime(project.root / "a.txt", (2_000_000_000, 2_000_000_000))
 
-    assert await desk.ask(find_files, pattern="*.txt") == "a.txt\nb.txt\n[2 files]"
+    assert await project.ask(find_files, pattern="*.txt") == "a.txt\nb.txt\n[2 files]"
 
 
-async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(desk: SearchDesk) -> None:
-    desk.put("src/a.ts", "word\n")
-    desk.put("etc/b.ts", "word\n")
-    for pattern in (f"{desk.root}/src/*.ts", f"{desk.root}/**/a.*", "/src/*.ts"):
-        assert await desk.ask(find_files, pattern=pattern) == "src/a.ts\n[1 file]"
-        assert "src/a.ts" in await desk.ask(grep, pattern="word", glob=pattern)
-    assert await desk.ask(find_files, pattern="*.ts", path="src") == "src/a.ts\n[1 file]"
-    assert await desk.ask(find_files, pattern="/etc/*.ts") == "etc/b.ts\n[1 file]"
+async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(project: SearchProject) -> None:
+    project.put("src/a.ts", "word\n")
+    project.put("etc/b.ts", "word\n")
+    for pattern in (f"{project.root}/src/*.ts", f"{project.root}/**/a.*", "/src/*.ts"):
+        assert await project.ask(find_files, pattern=pattern) == "src/a.ts\n[1 file]"
+        assert "src/a.ts" in await project.ask(grep, pattern="word", glob=pattern)
+    assert await project.ask(find_files, pattern="*.ts", path="src") == "src/a.ts\n[1 file]"
+    assert await project.ask(find_files, pattern="/etc/*.ts") == "etc/b.ts\n[1 file]"
     for pattern in ("../*", "src/../../x", "/usr/lib/*.so", "~/*"):
         for answer in (
-            await desk.ask(find_files, pattern=pattern),
-            await desk.ask(grep, pattern="word", glob=pattern),
-            await desk.ask(grep, pattern="word", glob=f"!{pattern}"),
+            await project.ask(find_files, pattern=pattern),
+            await project.ask(grep, pattern="word", glob=pattern),
+            await project.ask(grep, pattern="word", glob=f"!{pattern}"),
         ):
             assert "leads out of the folder it is matched below" in answer, (pattern, answer)
 
 
-async def test_files_are_found_by_name_newest_first(desk: SearchDesk) -> None:
+async def test_files_are_found_by_name_newest_first(project: SearchProject) -> None:
     for age, name in enumerate(("src/a.ts", "src/deep/b.tsx", "c.ts", "out/d.ts", "README.md")):
-        desk.put(name, "")
-        os.utime(desk.root / name, (1_000_000 - age, 1_000_000 - age))
-    desk.put(".gitignore", "out/\n")
+        project.put(name, "")
+        os.utime(project.root / name, (1_000_000 - age, 1_000_000 - age))
+    project.put(".gitignore", "out/\n")
 
-    assert await desk.ask(find_files, pattern="*.{ts,tsx}") == "src/a.ts\nsrc/deep/b.tsx\nc.ts\n[3 files]"
-    assert await desk.ask(find_files, pattern="src/**/*.tsx") == "src/deep/b.tsx\n[1 file]"
-    assert await desk.ask(find_files, pattern="*.ts", limit=1) == (
+    assert await project.ask(find_files, pattern="*.{ts,tsx}") == "src/a.ts\nsrc/deep/b.tsx\nc.ts\n[3 files]"
+    assert await project.ask(find_files, pattern="src/**/*.tsx") == "src/deep/b.tsx\n[1 file]"
+    assert await project.ask(find_files, pattern="*.ts", limit=1) == (
         "src/a.ts\n[the newest 1 of 2 files; a narrower pattern or limit=2 for more]"
     )
-    assert await desk.ask(find_files, pattern="d.ts") == (
+    assert await project.ask(find_files, pattern="d.ts") == (
         "no file matches d.ts in .\n[1 ignored file matches (name the folder as path): out/d.ts]"
     )
-    assert "readme" in await desk.ask(find_files, pattern="readme")
-    assert (await desk.ask(find_files, pattern="[a")).startswith("refused: '[a' is no pattern for names")
+    assert "readme" in await project.ask(find_files, pattern="readme")
+    assert (await project.ask(find_files, pattern="[a")).startswith("refused: '[a' is no pattern for names")
 
 
 SOURCES = {
@@ -327,23 +331,25 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-async def test_definitions_are_found_in_every_language_and_uses_are_not(desk: SearchDesk, name: str) -> None:
-    desk.put(name, SOURCES[name])
+async def test_definitions_are_found_in_every_language_and_uses_are_not(
+    project: SearchProject, name: str
+) -> None:
+    project.put(name, SOURCES[name])
     line = next(n for n, text in enumerate(SOURCES[name].splitlines(), 1) if "Thing" in text)
 
-    said = (await desk.ask(find_definition, name="Thing")).splitlines()
+    said = (await project.ask(find_definition, name="Thing")).splitlines()
 
     assert said[0].startswith(f"{name}:{line}: ")
     assert said[-1].startswith("[1 definition of Thing, found by ")
 
 
-async def test_a_name_without_a_definition_is_told_with_its_uses(desk: SearchDesk) -> None:
-    desk.put("a.py", "print(Thing)\n")
+async def test_a_name_without_a_definition_is_told_with_its_uses(project: SearchProject) -> None:
+    project.put("a.py", "print(Thing)\n")
 
-    assert await desk.ask(find_definition, name="Thing") == (
+    assert await project.ask(find_definition, name="Thing") == (
         "no definition of Thing found in .; 1 line in 1 source file mentions it."
     )
-    assert (await desk.ask(find_definition, name="a b")).startswith(
+    assert (await project.ask(find_definition, name="a b")).startswith(
         "refused: expected the name of a function"
     )
 
@@ -381,9 +387,9 @@ def test_the_index_lists_in_the_background_and_leaves_out_what_is_ignored(tmp_pa
     index.close()
 
 
-async def test_a_child_reads_old_encodings_as_the_program_does(desk: SearchDesk) -> None:
+async def test_a_child_reads_old_encodings_as_the_program_does(project: SearchProject) -> None:
     lines = "Съешь же ещё этих мягких французских булок\nда выпей чаю\n" * 4
-    (desk.root / "old.txt").write_bytes(lines.encode("cp1251"))
-    plain = await desk.grep("мягких французских", mode="count")
+    (project.root / "old.txt").write_bytes(lines.encode("cp1251"))
+    plain = await project.grep("мягких французских", mode="count")
     assert "old.txt: 4" in plain
-    assert await desk.grep("мягких(?= французских)", mode="count") == plain
+    assert await project.grep("мягких(?= французских)", mode="count") == plain

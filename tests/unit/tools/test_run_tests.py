@@ -13,7 +13,7 @@ from buddy.agent.tool import Access, ToolError
 from buddy.tools.run_tests import run_tests
 from buddy.workspace.test_runners import ResultReader, SuiteCounts, find_suite
 from tests.capabilities import requires
-from tests.support.command_desk import desk, processes_with, until
+from tests.support.command_tools import processes_with, tool_project, until
 
 
 def counts(text: str, *, piece: int = 0) -> SuiteCounts:
@@ -155,43 +155,43 @@ def python_project(folder: Path, body: str) -> None:
 
 
 async def test_a_real_run_tells_counts_and_failing_names(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         python_project(
-            here.folder,
+            project.folder,
             "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2\ndef test_c(): pytest.skip()\n",
         )
-        result = await here.call(run_tests)
+        result = await project.call(run_tests)
         assert result.text.startswith("1 passed, 1 failed, 1 skipped (pytest, exit code 1, ")
         assert "failed:\n  test_it.py::test_b\n" in result.text
         assert "assert 1 == 2" in result.text
         assert result.ok is False
-        one = await here.call(run_tests, target="test_it.py::test_a")
+        one = await project.call(run_tests, target="test_it.py::test_a")
         assert one.text.startswith("1 passed, 0 failed, 0 skipped (pytest, exit code 0, ")
         assert one.ok
 
 
 @requires("make")
 async def test_make_is_run_and_an_output_without_counts_is_told(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        write(here.folder, Makefile="test:\n\t@echo fine\n")
-        result = await here.call(run_tests)
+    async with tool_project(tmp_path) as project:
+        write(project.folder, Makefile="test:\n\t@echo fine\n")
+        result = await project.call(run_tests)
         assert result.text.startswith("no test counts in the output (make, exit code 0, ")
         assert result.ok
 
 
 async def test_a_missing_runner_is_explained(tmp_path: Path) -> None:
-    async with desk(tmp_path, variables={"PATH": str(tmp_path)}) as here:
-        write(here.folder, go__mod="module x\n")
+    async with tool_project(tmp_path, variables={"PATH": str(tmp_path)}) as project:
+        write(project.folder, go__mod="module x\n")
         with pytest.raises(ToolError, match="go could not be started: No such file"):
-            await here.call(run_tests)
+            await project.call(run_tests)
 
 
 @requires("make")
 async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     mark = "54321.125"
-    async with desk(tmp_path) as here:
-        write(here.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
-        result = await here.call(run_tests, timeout=0.5)
+    async with tool_project(tmp_path) as project:
+        write(project.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
+        result = await project.call(run_tests, timeout=0.5)
         assert "stopped at the time limit" in result.text
         assert result.ok is False
         assert processes_with(mark) == []
@@ -200,9 +200,9 @@ async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_p
 @requires("make")
 async def test_cancelling_a_run_ends_it(tmp_path: Path) -> None:
     mark = "54321.250"
-    async with desk(tmp_path) as here:
-        write(here.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
-        work = asyncio.ensure_future(here.call(run_tests))
+    async with tool_project(tmp_path) as project:
+        write(project.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
+        work = asyncio.ensure_future(project.call(run_tests))
         await until(lambda: len(processes_with(mark)) >= 2)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -211,6 +211,6 @@ async def test_cancelling_a_run_ends_it(tmp_path: Path) -> None:
 
 
 async def test_tests_do_not_run_outside_the_workspace(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         with pytest.raises(ToolError, match="expected a folder inside the workspace"):
-            await here.call(run_tests, cwd="..")
+            await project.call(run_tests, cwd="..")

@@ -18,7 +18,7 @@ from buddy.tools.worktree_merge import bring, changes_diff, is_there
 from buddy.workspace.worktrees.changes import WorktreeStates
 from buddy.workspace.worktrees.worktrees import Worktree
 from tests.security.test_git_hostile import git
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 from tests.support.undo_logs import SEAL
 from tests.unit.workspace.worktrees.test_worktrees import trees_of
 
@@ -32,11 +32,11 @@ class Pair(msgspec.Struct):
     tree: Path
     states: WorktreeStates
     worktree: Worktree
-    desk: Desk
+    project: ToolProject
 
     async def bring(self, *, protected: bool = False) -> list[tuple[str, str]]:
         """Return the merged changes: path and kind."""
-        diff = await bring(self.desk.context(2), self.states.changes(self.worktree), protected=protected)
+        diff = await bring(self.project.context(2), self.states.changes(self.worktree), protected=protected)
         return [(file.path, file.change) for file in diff.files]
 
     async def refused(self) -> str:
@@ -70,8 +70,8 @@ async def pair(tmp_path: Path, **files: str | bytes) -> AsyncIterator[Pair]:
         tree = await trees.make("x")
         states = WorktreeStates({"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}, SEAL)
         states.begin(tree)
-        desk = Desk(Path(trees.main), session=tmp_path / "session")
-        yield Pair(Path(trees.main), Path(tree.path), states, tree, desk)
+        project = ToolProject(Path(trees.main), session=tmp_path / "session")
+        yield Pair(Path(trees.main), Path(tree.path), states, tree, project)
 
 
 async def test_disjoint_lines_of_both_are_kept(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_disjoint_lines_of_both_are_kept(tmp_path: Path) -> None:
         assert await two.bring() == [("a.txt", "update")]
         assert (two.main / "a.txt").read_text() == LINES.replace("2\n", "two\n", 1).replace("9\n", "nine\n")
         assert await two.bring() == []  # all of it is there, and there is nothing more to undo
-        assert len(two.desk.undo.entries()) == 1
+        assert len(two.project.undo.entries()) == 1
 
 
 async def test_new_deleted_and_runnable_files_come_and_one_undo_takes_all_back(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_new_deleted_and_runnable_files_come_and_one_undo_takes_all_back(t
         ]
         assert sorted(_files(two.main)) == ["new/deep/a b.txt", "run.sh"]
         assert os.stat(two.main / "run.sh").st_mode & stat.S_IXUSR
-        two.desk.undo.undo(two.desk.locks, 2)
+        two.project.undo.undo(two.project.locks, 2)
         assert _files(two.main) == before
         assert not (two.main / "new").exists()
 
@@ -197,25 +197,25 @@ async def test_nothing_is_lost_with_a_worktree_while_the_main_tree_has_all_of_it
     async with pair(tmp_path, a__txt="1\n") as two:
         (two.tree / "a.txt").write_text("2\n")
         changes = two.states.changes(two.worktree)
-        call = two.desk.context(2, "merge of x")
+        call = two.project.context(2, "merge of x")
         assert not is_there(call, changes)
         await bring(call, changes)
         assert is_there(call, changes)
 
         (two.main / "a.txt").write_text("3\n")  # the person goes on with what was brought over
         assert is_there(call, changes)
-        assert not is_there(two.desk.context(2, "another"), changes)
+        assert not is_there(two.project.context(2, "another"), changes)
         (two.main / "a.txt").write_text("2\n")
-        assert is_there(two.desk.context(2, "another"), changes)
+        assert is_there(two.project.context(2, "another"), changes)
 
-        two.desk.undo.undo(two.desk.locks, 2)
+        two.project.undo.undo(two.project.locks, 2)
         assert not is_there(call, changes)
 
 
 async def test_what_no_state_takes_is_never_said_to_be_there(tmp_path: Path) -> None:
     async with pair(tmp_path, a__txt="1\n") as two:
         (two.tree / ".env").write_text("KEY=1\n")
-        assert not is_there(two.desk.context(2), two.states.changes(two.worktree))
+        assert not is_there(two.project.context(2), two.states.changes(two.worktree))
 
 
 async def test_a_worktree_whose_beginning_is_not_known_is_left_to_git(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from buddy.extend.plugins.isolation import MAX_RESULT_CHARS, careful, run_code
 from buddy.extend.plugins.loader import PluginTools, Reloaded
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 HEAD = "import msgspec\nfrom typing import Any\nfrom buddy.agent.tool import ToolContext, ToolResult, tool\n"
 
@@ -141,11 +141,11 @@ async def test_through_the_program_one_tool_that_fails_everywhere_costs_one_call
         "async def a(ctx):", with_="access=lambda given: 1 / 0, preview=lambda ctx, given: 1 / 0"
     ) + declared("async def b(ctx):").replace('"x"', "'x' * 3_000_000")
     async with FakeLLM([reply(call("a"), call("b")), reply("Done.")]) as server:
-        desk = Desk(tmp_path, server.url, tools=["read_file"])
-        (desk.repo / ".buddyx" / "ext").mkdir(parents=True)
-        (desk.repo / ".buddyx" / "ext" / "a.py").write_text(HEAD + text)
-        ran = await desk.run("exec", "hi", "--trust", *YOLO)
+        program = Program(tmp_path, server.url, tools=["read_file"])
+        (program.repo / ".buddyx" / "ext").mkdir(parents=True)
+        (program.repo / ".buddyx" / "ext" / "a.py").write_text(HEAD + text)
+        ran = await program.run("exec", "hi", "--trust", *YOLO)
     assert (ran.code, ran.out) == (0, "Done.\n"), ran.err
-    results = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    results = [one.text for one in await program.history() if isinstance(one, ToolMessage)]
     assert results[0] == "x"
     assert len(results[1]) < MAX_RESULT_CHARS + 100

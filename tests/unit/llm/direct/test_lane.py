@@ -35,7 +35,7 @@ from tests.fake_llm.script import (
     think,
 )
 from tests.fake_llm.server import FakeLLM
-from tests.support.lane_desk import READ_FILE, connect, lane, pieces_of, reply_of, request
+from tests.support.lanes import READ_FILE, connect, lane, pieces_of, reply_of, request
 
 LANES = pytest.mark.parametrize("name", ["chat", "anthropic"])
 RICH = (

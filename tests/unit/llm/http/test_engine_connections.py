@@ -23,7 +23,7 @@ from tests.capabilities import requires
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.certificates import Certificate, certificate_of
-from tests.support.lane_desk import connect, lane, pieces_of, reply_of, request
+from tests.support.lanes import connect, lane, pieces_of, reply_of, request
 from tests.support.stream_server import stream_server
 
 ANSWER = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

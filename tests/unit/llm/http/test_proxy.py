@@ -18,7 +18,7 @@ from buddy.llm.direct.openai import OpenAIChat
 from buddy.llm.http.client import client_for
 from tests.capabilities import requires
 from tests.support.certificates import certificate_of
-from tests.support.lane_desk import pieces_of, reply_of, request
+from tests.support.lanes import pieces_of, reply_of, request
 from tests.support.stream_server import stream_server
 from tests.unit.llm.http.test_engine_connections import free_port, raw_server, say_hi
 

@@ -25,7 +25,7 @@ from buddy.llm.litellm_lane.loader import (
 )
 from buddy.llm.litellm_lane.provider import LitellmProvider, error_of
 from buddy.llm.switch_interval import SWITCH_S, giving_way
-from tests.support.program import Desk
+from tests.support.program import Program
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -232,13 +232,13 @@ def test_the_lane_itself_imports_nothing_heavy() -> None:
 
 @pytest.mark.slow
 async def test_a_run_that_fails_while_the_import_goes_on_still_ends(tmp_path: Path) -> None:
-    desk = Desk(
+    program = Program(
         tmp_path,
         "http://127.0.0.1:9",
         lane="litellm-chat",
         settings={"network": {"tries": 1, "unattended_tries": 1}},
     )
-    ran = await desk.run("exec", "hi")
+    ran = await program.run("exec", "hi")
     assert ran.code == 75
     assert [line.partition(".  ")[0] for line in ran.told()] == [
         "127.0.0.1:9 refuses connections; is the server up, is base_url right?"

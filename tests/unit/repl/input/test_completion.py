@@ -17,22 +17,25 @@ from buddy.repl.intents import Cancel
 from buddy.workspace.files.name_index import FileIndex, best_matches, in_folder
 from tests.fake_llm.script import reply
 from tests.support.events_for_tests import Tape
+from tests.support.repl import Repl, open_repl
 from tests.support.screen_harness import running_repl
-from tests.support.sitting_desk import Sitting, sitting
 
 
-def completer_of(desk: Sitting) -> SessionCompleter:
-    index = FileIndex(str(desk.desk.repo))
+def completer_of(repl: Repl) -> SessionCompleter:
+    index = FileIndex(str(repl.program.repo))
     index.match("", 1)
     assert index.wait(20), "the first listing"
     return SessionCompleter(
-        builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: best_matches(index, text)
+        builtin_commands(),
+        repl.context,
+        lambda: str(repl.program.repo),
+        lambda text: best_matches(index, text),
     )
 
 
-async def offered(desk: Sitting, text: str, *, asked: bool = False) -> list[tuple[str, str]]:
+async def offered(repl: Repl, text: str, *, asked: bool = False) -> list[tuple[str, str]]:
     """Return the line after each offer, and the offer's description."""
-    completer = completer_of(desk)
+    completer = completer_of(repl)
     event = CompleteEvent(completion_requested=asked, text_inserted=not asked)
     found: list[tuple[str, str]] = []
     async for one in completer.get_completions_async(Document(text), event):
@@ -41,71 +44,71 @@ async def offered(desk: Sitting, text: str, *, asked: bool = False) -> list[tupl
     return found
 
 
-async def lines(desk: Sitting, text: str, *, asked: bool = False) -> list[str]:
-    return [line for line, _about in await offered(desk, text, asked=asked)]
+async def lines(repl: Repl, text: str, *, asked: bool = False) -> list[str]:
+    return [line for line, _about in await offered(repl, text, asked=asked)]
 
 
 async def test_commands_are_offered_with_their_help(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        assert await offered(desk, "/exp") == [
+    async with open_repl(tmp_path, []) as repl:
+        assert await offered(repl, "/exp") == [
             ("/export", "Write the session to a file, without known secrets")
         ]
-        assert [line for line, _about in await offered(desk, "/exi")] == ["/exit"], (
+        assert [line for line, _about in await offered(repl, "/exi")] == ["/exit"], (
             "an alias, by its own name"
         )
-        assert len(await offered(desk, "/")) == len(builtin_commands().all())
-        assert await offered(desk, "/zzz") == []
-        assert await offered(desk, "say /exp") == []
-        assert await lines(desk, "/help ex") == ["/help exit", "/help export"]
+        assert len(await offered(repl, "/")) == len(builtin_commands().all())
+        assert await offered(repl, "/zzz") == []
+        assert await offered(repl, "say /exp") == []
+        assert await lines(repl, "/help ex") == ["/help exit", "/help export"]
 
 
 async def test_arguments_are_offered_for_what_they_name(tmp_path: Path) -> None:
     profiles = {"models": {"fast": {"model": "openai/fast", "base_url": "http://127.0.0.1:9/v1"}}}
-    async with sitting(tmp_path, lambda _asked: reply("done"), settings=profiles) as desk:
-        await desk.turn("hello")
-        first = desk.context.session.session_id
-        desk.say("/new")
-        await desk.reopened(first)
-        await desk.said("write tests &", "task 2 started")
-        await desk.quiet()
-        assert await lines(desk, "/approve a") == ["/approve ask", "/approve all"]
-        assert await lines(desk, "/fg ") == ["/fg 1", "/fg 2"]
-        assert await offered(desk, "/kill 2") == [("/kill 2", "finished: write tests")]
-        assert await lines(desk, "/session re") == ["/session resume"]
-        assert await offered(desk, f"/session resume {first[:3]}") == [(f"/session resume {first}", "hello")]
-        assert await offered(desk, "/resume ") == [(f"/resume {first}", "hello")]
-        assert (await offered(desk, "/model fa"))[0] == ("/model fast", "openai/fast")
-        assert "/model anthropic/claude-sonnet-4-5" in await lines(desk, "/model sonnet-4-5")
-        assert await lines(desk, "/ok ") == ["/ok all"]
-        assert await lines(desk, "/diff ma") == ["/diff main.py"]
-        assert await lines(desk, "/status x") == []
-        assert await lines(desk, "/nonsense x") == []
+    async with open_repl(tmp_path, lambda _asked: reply("done"), settings=profiles) as repl:
+        await repl.turn("hello")
+        first = repl.context.session.session_id
+        repl.say("/new")
+        await repl.reopened(first)
+        await repl.said("write tests &", "task 2 started")
+        await repl.quiet()
+        assert await lines(repl, "/approve a") == ["/approve ask", "/approve all"]
+        assert await lines(repl, "/fg ") == ["/fg 1", "/fg 2"]
+        assert await offered(repl, "/kill 2") == [("/kill 2", "finished: write tests")]
+        assert await lines(repl, "/session re") == ["/session resume"]
+        assert await offered(repl, f"/session resume {first[:3]}") == [(f"/session resume {first}", "hello")]
+        assert await offered(repl, "/resume ") == [(f"/resume {first}", "hello")]
+        assert (await offered(repl, "/model fa"))[0] == ("/model fast", "openai/fast")
+        assert "/model anthropic/claude-sonnet-4-5" in await lines(repl, "/model sonnet-4-5")
+        assert await lines(repl, "/ok ") == ["/ok all"]
+        assert await lines(repl, "/diff ma") == ["/diff main.py"]
+        assert await lines(repl, "/status x") == []
+        assert await lines(repl, "/nonsense x") == []
 
 
 async def test_files_are_offered_anywhere_and_tasks_at_the_beginning(tmp_path: Path) -> None:
     files = {"main__py": "", "read me__md": ""}
-    async with sitting(tmp_path, lambda _asked: reply("done"), **files) as desk:
-        (desk.desk.repo / "src").mkdir()
-        (desk.desk.repo / "src" / "parser_core.py").write_text("")
-        assert await lines(desk, "look at @prco") == ["look at @src/parser_core.py"]
-        assert await lines(desk, "look at @main") == ["look at @main.py"]
-        assert await lines(desk, "see @read") == ["see @read\\ me.md"]
-        assert await lines(desk, "see @read\\ m") == ["see @read\\ me.md"]
-        assert await lines(desk, "mail me@ma") == []
-        assert await lines(desk, "see @./s") == ["see @./src/"]
-        assert (await lines(desk, "@"))[0] == "@1"
-        assert (await lines(desk, "@1")) == ["@1"]
-        assert "see @1" not in await lines(desk, "see @1")
+    async with open_repl(tmp_path, lambda _asked: reply("done"), **files) as repl:
+        (repl.program.repo / "src").mkdir()
+        (repl.program.repo / "src" / "parser_core.py").write_text("")
+        assert await lines(repl, "look at @prco") == ["look at @src/parser_core.py"]
+        assert await lines(repl, "look at @main") == ["look at @main.py"]
+        assert await lines(repl, "see @read") == ["see @read\\ me.md"]
+        assert await lines(repl, "see @read\\ m") == ["see @read\\ me.md"]
+        assert await lines(repl, "mail me@ma") == []
+        assert await lines(repl, "see @./s") == ["see @./src/"]
+        assert (await lines(repl, "@"))[0] == "@1"
+        assert (await lines(repl, "@1")) == ["@1"]
+        assert "see @1" not in await lines(repl, "see @1")
 
 
 async def test_paths_of_a_shell_line_are_offered_on_tab_only(tmp_path: Path) -> None:
-    async with sitting(tmp_path, [], **{"main__py": "", "read me__md": ""}) as desk:
-        assert await lines(desk, "!cat ma") == []
-        assert await lines(desk, "!cat ma", asked=True) == ["!cat main.py"]
-        assert await lines(desk, "!!wc<re", asked=True) == ["!!wc<'read me.md'"]
-        (desk.desk.repo / "-rf").write_text("")
-        (desk.desk.repo / "-r\x1b[31m").write_text("")
-        assert await lines(desk, "!cat -r", asked=True) == ["!cat ./-rf"], "no option, and nothing unseen"
+    async with open_repl(tmp_path, [], **{"main__py": "", "read me__md": ""}) as repl:
+        assert await lines(repl, "!cat ma") == []
+        assert await lines(repl, "!cat ma", asked=True) == ["!cat main.py"]
+        assert await lines(repl, "!!wc<re", asked=True) == ["!!wc<'read me.md'"]
+        (repl.program.repo / "-rf").write_text("")
+        (repl.program.repo / "-r\x1b[31m").write_text("")
+        assert await lines(repl, "!cat -r", asked=True) == ["!cat ./-rf"], "no option, and nothing unseen"
 
 
 HARD_NAMES = {
@@ -123,9 +126,9 @@ HARD_NAMES = {
 
 @pytest.mark.parametrize("name", HARD_NAMES, ids=ascii)
 async def test_a_hard_name_is_offered_and_what_is_inserted_means_that_file(tmp_path: Path, name: str) -> None:
-    async with sitting(tmp_path, lambda _asked: reply("read")) as desk:
-        (desk.desk.repo / name).write_text("its own content")
-        completer = completer_of(desk)
+    async with open_repl(tmp_path, lambda _asked: reply("read")) as repl:
+        (repl.program.repo / name).write_text("its own content")
+        completer = completer_of(repl)
         event = CompleteEvent(completion_requested=True)
         inserted, shown = HARD_NAMES[name]
         beneath = "@./" + inserted.removeprefix("@").removeprefix("./").replace("\\@", "@")
@@ -136,32 +139,32 @@ async def test_a_hard_name_is_offered_and_what_is_inserted_means_that_file(tmp_p
             line = typed[: len(typed) + offer.start_position] + offer.text
             again = [one.text async for one in completer.get_completions_async(Document(line), event)]
             assert offer.text in again, "what was inserted is still known"
-            await desk.turn(line)
-            said = desk.server.requests[-1].last_user_text
+            await repl.turn(line)
+            said = repl.server.requests[-1].last_user_text
             assert "its own content" in said or "unchanged since you read it" in said
 
 
-async def test_nothing_is_offered_before_the_desk_is_open() -> None:
+async def test_nothing_is_offered_before_the_session_is_open() -> None:
     completer = LateCompleter()
     assert [one async for one in completer.get_completions_async(Document("/he"), CompleteEvent())] == []
     assert list(completer.get_completions(Document("/he"), CompleteEvent())) == []
 
 
-async def test_what_was_typed_before_the_desk_was_open_gets_its_menu_without_another_key(
+async def test_what_was_typed_before_the_session_was_open_gets_its_menu_without_another_key(
     tmp_path: Path,
 ) -> None:
-    async with sitting(tmp_path, []) as desk:
+    async with open_repl(tmp_path, []) as repl:
         completer = LateCompleter()
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("/expo")
             await stage.until(lambda: stage.repl.editor.buffer.complete_state is not None)
-            completer.source = completer_of(desk)
+            completer.source = completer_of(repl)
             await stage.shows("Write the session to a file")
 
 
 async def test_the_menu_opens_while_typing_and_tab_takes_an_offer(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        completer = completer_of(desk)
+    async with open_repl(tmp_path, []) as repl:
+        completer = completer_of(repl)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("/expo")
             await stage.shows("Write the session to a file")
@@ -181,8 +184,8 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
         asyncio.run_coroutine_threadsafe(released.wait(), loop).result(20)
         return ["main.py"]
 
-    async with sitting(tmp_path, []) as desk:
-        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), slow)
+    async with open_repl(tmp_path, []) as repl:
+        completer = SessionCompleter(builtin_commands(), repl.context, lambda: str(repl.program.repo), slow)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @")
             await stage.until(lambda: stage.repl.editor.text == "see @")
@@ -199,8 +202,10 @@ async def test_files_are_offered_as_soon_as_they_are_listed_without_another_key(
         looks.append(text)
         return ["main.py"] if looks.count(text) > 3 else None
 
-    async with sitting(tmp_path, []) as desk:
-        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+    async with open_repl(tmp_path, []) as repl:
+        completer = SessionCompleter(
+            builtin_commands(), repl.context, lambda: str(repl.program.repo), listing
+        )
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @mai")
             await stage.shows("main.py")
@@ -210,8 +215,10 @@ async def test_a_menu_that_is_still_to_come_keeps_neither_esc_nor_the_next_lette
     def listing(text: str) -> Sequence[str] | None:
         return ["main.py"] if text == "main" else None
 
-    async with sitting(tmp_path, []) as desk:
-        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+    async with open_repl(tmp_path, []) as repl:
+        completer = SessionCompleter(
+            builtin_commands(), repl.context, lambda: str(repl.program.repo), listing
+        )
         async with running_repl(columns=100, completer=completer) as stage:
             tape = Tape(at=None)
             stage.send(tape.turn(), tape.reply())
@@ -226,8 +233,8 @@ async def test_a_menu_that_is_still_to_come_keeps_neither_esc_nor_the_next_lette
 
 @pytest.mark.parametrize("typed", ["see @./\\x00/", "see @~\\x00/", "see @~\\ud800/a", "@/\\ud800/"])
 async def test_nothing_is_offered_for_what_no_path_can_hold(tmp_path: Path, typed: str) -> None:
-    async with sitting(tmp_path, []) as desk:
-        assert await lines(desk, typed) == []
+    async with open_repl(tmp_path, []) as repl:
+        assert await lines(repl, typed) == []
 
 
 def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
@@ -244,8 +251,8 @@ def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
 
 
 async def test_topics_of_the_manual_are_offered_with_what_they_are_about(tmp_path: Path) -> None:
-    async with sitting(tmp_path, []) as desk:
-        assert ("/help sandbox", "what commands of the model can reach") in await offered(desk, "/help sand")
-        assert await lines(desk, "/help permiss") == ["/help permissions"], (
+    async with open_repl(tmp_path, []) as repl:
+        assert ("/help sandbox", "what commands of the model can reach") in await offered(repl, "/help sand")
+        assert await lines(repl, "/help permiss") == ["/help permissions"], (
             "a topic and a command of one name"
         )

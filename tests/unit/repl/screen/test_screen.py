@@ -220,7 +220,7 @@ async def test_what_is_printed_last_is_seen_before_it_leaves() -> None:
         assert stage.terminal.rows() == [f"note {number}" for number in range(20)]
 
 
-async def test_what_the_desk_says_after_an_intent_is_shown_at_once() -> None:
+async def test_what_the_session_says_after_an_intent_is_shown_at_once() -> None:
     async with running_repl() as stage:
         await stage.shows("ask · ? keys")
         stage.facts = SessionFacts(1, "plan", "some-model", NO_SANDBOX, (), {1: ""})

@@ -74,9 +74,9 @@ async def test_what_takes_no_time_is_folded_at_once_and_printed_together() -> No
 async def test_a_turn_over_before_the_next_frame_is_told_by_its_name() -> None:
     tape = Tape(task_id=2)
     shown: list[Block] = []
-    desk = replace(NO_SESSION, names={2: "go wrong"})
+    facts = replace(NO_SESSION, names={2: "go wrong"})
 
-    await EventPump(state_of_one(), lambda: desk, shown.extend).run(
+    await EventPump(state_of_one(), lambda: facts, shown.extend).run(
         once([tape.turn("go wrong"), tape.done("failed", "broken")])
     )
 

@@ -26,7 +26,7 @@ def usage(cost_usd: float = 0.1234, *, known: bool = True) -> ev.TokenUsage:
     return ev.TokenUsage(total, total, 50_000, 100_000, cost_usd, cost_known=known)
 
 
-def desk(
+def facts_of(
     model: str = "openai/gpt-5.2",
     *,
     used: ev.TokenUsage | None = None,
@@ -58,7 +58,7 @@ def at(state: ViewState, columns: int, look: Look = LOOK, *, beside: bool = Fals
 
 
 def test_names_and_words_are_shortened_before_anything_goes_and_what_is_listed_first_stays_longest() -> None:
-    state = busy(desk())
+    state = busy(facts_of())
     assert [at(state, columns) for columns in (120, 106, 90, 80, 70, 60, 50, 40, 30, 20)] == [
         "1 approval waiting · ask · openai/gpt-5.2 · 50% context · 12.3k tokens · $0.12 "
         "· 1 task running · no sandbox · ? keys",
@@ -83,7 +83,7 @@ def test_mode_model_context_tokens_and_cost_are_there_at_80_columns_whatever_els
     extras = ((), ("approvals: all",), ("NOT SAVED: No space left on device",))
     money = (usage(), usage(0.0123), usage(0, known=False))
     for extra, used, untrusted, questions in product(extras, money, (False, True), (0, 12)):
-        given = busy(desk(model, used=used, extra=extra, untrusted=untrusted, questions=questions))
+        given = busy(facts_of(model, used=used, extra=extra, untrusted=untrusted, questions=questions))
         said = at(given, 80, look).split(f" {look.glyphs.dot} ")
         assert said[1] == "ask", said
         assert said[2].startswith(model.rpartition("/")[2][:9].replace("漢" * 9, "漢" * 4)), said
@@ -94,52 +94,52 @@ def test_mode_model_context_tokens_and_cost_are_there_at_80_columns_whatever_els
 
 
 def test_a_folder_that_is_not_trusted_takes_no_number_away_at_80_columns() -> None:
-    assert at(desk(untrusted=True), 80) == (
+    assert at(facts_of(untrusted=True), 80) == (
         "ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · no sbx · not trusted · ? keys"
     )
-    assert at(desk(untrusted=True), 120).endswith(" · no sandbox · not trusted: /trust · ? keys")
+    assert at(facts_of(untrusted=True), 120).endswith(" · no sandbox · not trusted: /trust · ? keys")
 
 
 def test_a_long_name_of_a_model_is_cut_from_its_maker_on_and_never_in_front_of_its_beginning() -> None:
-    assert at(desk(LONG), 110).startswith("ask · openrouter/anthropic/claude-sonnet-4.5-…")
-    assert at(desk(LONG), 90) == (
+    assert at(facts_of(LONG), 110).startswith("ask · openrouter/anthropic/claude-sonnet-4.5-…")
+    assert at(facts_of(LONG), 90) == (
         "ask · claude-sonnet-4.5-20250929 · 50% context · 12.3k tokens · $0.12 · no sandbox"
     )
-    assert at(desk(LONG), 80) == (
+    assert at(facts_of(LONG), 80) == (
         "ask · claude-sonnet-4.5-2… · 50% context · 12.3k tokens · $0.12 · no sandbox"
     )
 
 
 def test_a_name_that_has_to_be_cut_takes_all_the_room_there_is() -> None:
-    state = busy(desk(LONG, untrusted=True))
+    state = busy(facts_of(LONG, untrusted=True))
     assert at(state, 80) == "1 waiting · ask · claude-so… · 50% ctx · 12.3k tok · $0.12 · 1 running · no sbx"
     assert at(state, 76) == "1 waiting · ask · claude-sonnet-4.5… · 50% ctx · 12.3k tok · $0.12 · no sbx"
 
 
 def test_what_is_not_saved_stays_and_its_reason_goes_first() -> None:
-    state = desk(extra=("NOT SAVED: No space left on device", "approvals: all"))
+    state = facts_of(extra=("NOT SAVED: No space left on device", "approvals: all"))
     assert at(state, 80) == "ask · gpt-5.2 · 50% ctx · $0.12 · no sbx · NOT SAVED · approvals: all · ? keys"
     assert at(state, 30) == "NOT SAVED · approvals: all"
 
 
 def test_a_cost_without_a_known_price_is_no_amount() -> None:
-    assert " · no price · " in at(desk(used=usage(0, known=False)), 120)
-    assert " · $0.12+ · " in at(desk(used=usage(0.12, known=False)), 120)
+    assert " · no price · " in at(facts_of(used=usage(0, known=False)), 120)
+    assert " · $0.12+ · " in at(facts_of(used=usage(0.12, known=False)), 120)
 
 
 def test_the_numbers_can_be_turned_off_but_for_the_context() -> None:
     quiet = Look("mono", UNICODE, ansi=False, numbers=False)
-    assert at(desk(), 100, quiet) == "ask · openai/gpt-5.2 · 50% context · no sandbox · ? keys"
+    assert at(facts_of(), 100, quiet) == "ask · openai/gpt-5.2 · 50% context · no sandbox · ? keys"
 
 
 def test_RU_A11_no_sandbox_is_no_alarm_and_is_there_in_forty_columns() -> None:
     for columns in (40, 80, 120):
-        line = footer_line(busy(desk()), columns, LOOK)
+        line = footer_line(busy(facts_of()), columns, LOOK)
         assert [style for style, text in line if text in ("no sandbox", "no sbx")] == ["muted"]
 
 
 def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> None:
-    state, tape = desk(), Tape()
+    state, tape = facts_of(), Tape()
     said = [
         block.text
         for number in range(3)

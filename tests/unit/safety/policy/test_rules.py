@@ -15,7 +15,7 @@ from buddy.safety.policy.facts import Facts
 from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import Rule, RuleSet, matches_argv, matches_host, matches_path, rules_to_save
 from buddy.safety.policy.rules_loading import as_table, rules_of_claude, rules_of_tables, unreadable
-from tests.support.shell_desk import ShellDesk, make_desk, shell_facts
+from tests.support.shell_project import ShellProject, shell_facts, shell_project
 
 EXAMPLE = """
 [[rule]]
@@ -43,24 +43,24 @@ not_match = ["python.org.evil.example", "evilpython.org"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
-def shell(desk: ShellDesk, command: str) -> Facts:
-    return shell_facts(desk, command)
+def shell(project: ShellProject, command: str) -> Facts:
+    return shell_facts(project, command)
 
 
 def tool(
-    desk: ShellDesk, name: str, risk: Any = "medium", reads: str = "", writes: str = "", **more: Any
+    project: ShellProject, name: str, risk: Any = "medium", reads: str = "", writes: str = "", **more: Any
 ) -> Facts:
     return Facts(
         name,
         risk,
-        str(desk.root),
-        str(desk.home),
-        reads=tuple(locate(desk.boundary, path) for path in reads.split()),
-        writes=tuple(locate(desk.boundary, path) for path in writes.split()),
+        str(project.root),
+        str(project.home),
+        reads=tuple(locate(project.boundary, path) for path in reads.split()),
+        writes=tuple(locate(project.boundary, path) for path in writes.split()),
         **more,
     )
 
@@ -239,61 +239,64 @@ def test_path_patterns_may_name_the_home_folder_or_any_other() -> None:
     assert matches_path(Rule("read", "allow", "user"), "/w", "/h", "/anything")
 
 
-def test_rules_for_files_look_at_every_path_of_a_call(desk: ShellDesk) -> None:
+def test_rules_for_files_look_at_every_path_of_a_call(project: ShellProject) -> None:
     src = Rule("edit", "allow", "user", path="src/**")
 
-    assert decision(tool(desk, "edit_file", writes="src/main.py"), src) == "allow"
-    assert decision(tool(desk, "edit_file", writes="src/main.py a"), src) == "ask"
-    assert decision(tool(desk, "edit_file", writes="a"), src) == "ask"
-    assert decision(tool(desk, "move_file", "high", writes="src/main.py"), src) == "ask"
+    assert decision(tool(project, "edit_file", writes="src/main.py"), src) == "allow"
+    assert decision(tool(project, "edit_file", writes="src/main.py a"), src) == "ask"
+    assert decision(tool(project, "edit_file", writes="a"), src) == "ask"
+    assert decision(tool(project, "move_file", "high", writes="src/main.py"), src) == "ask"
     assert (
-        decision(tool(desk, "move_file", "high", writes="a"), Rule("move_file", "allow", "user", path="a"))
+        decision(tool(project, "move_file", "high", writes="a"), Rule("move_file", "allow", "user", path="a"))
         == "allow"
     )
     deny = Rule("edit", "deny", "user", path="src/**")
-    assert decision(tool(desk, "edit_file", writes="a src/main.py"), deny) == "deny"
-    assert decision(tool(desk, "delete_file", "high", writes="src/main.py"), deny) == "deny"
-    assert decision(tool(desk, "edit_file", writes="a"), deny, Rule("edit", "allow", "user")) == "allow"
+    assert decision(tool(project, "edit_file", writes="a src/main.py"), deny) == "deny"
+    assert decision(tool(project, "delete_file", "high", writes="src/main.py"), deny) == "deny"
+    assert decision(tool(project, "edit_file", writes="a"), deny, Rule("edit", "allow", "user")) == "allow"
 
 
-def test_a_deny_is_not_evaded_through_a_link(desk: ShellDesk) -> None:
-    (desk.root / "link").symlink_to("src")
+def test_a_deny_is_not_evaded_through_a_link(project: ShellProject) -> None:
+    (project.root / "link").symlink_to("src")
     allow = Rule("edit", "allow", "user")
 
     for denied in ("src/**", "link/**"):
         deny = Rule("edit", "deny", "user", path=denied)
-        assert decision(tool(desk, "edit_file", writes="link/main.py"), allow, deny) == "deny"
+        assert decision(tool(project, "edit_file", writes="link/main.py"), allow, deny) == "deny"
 
 
-def test_what_is_outside_or_secret_must_be_named_by_its_rule(desk: ShellDesk) -> None:
-    secret = tool(desk, "read_file", "low", reads=".env")
+def test_what_is_outside_or_secret_must_be_named_by_its_rule(project: ShellProject) -> None:
+    secret = tool(project, "read_file", "low", reads=".env")
 
     assert decision(secret, Rule("read", "allow", "user")) == "ask"
     assert decision(secret, Rule("read", "allow", "user", path="**")) == "ask"
     assert decision(secret, Rule("read", "allow", "user", path=".env")) == "allow"
-    outside = tool(desk, "edit_file", writes="../other/x")
+    outside = tool(project, "edit_file", writes="../other/x")
     assert decision(outside, Rule("edit", "allow", "user")) == "ask"
-    assert decision(outside, Rule("edit", "allow", "user", path=f"{desk.root.parent}/other/**")) == "allow"
-    copy = tool(desk, "copy_file", reads=".env", writes="x")
+    assert decision(outside, Rule("edit", "allow", "user", path=f"{project.root.parent}/other/**")) == "allow"
+    copy = tool(project, "copy_file", reads=".env", writes="x")
     assert decision(copy, Rule("edit", "allow", "user")) == "ask"
     assert (
         decision(copy, Rule("edit", "allow", "user"), Rule("read", "allow", "user", path=".env")) == "allow"
     )
-    assert decision(tool(desk, "copy_file", reads="a", writes="x"), Rule("edit", "allow", "user")) == "allow"
-
-
-def test_rules_for_reading_are_kept_by_shell_commands_too(desk: ShellDesk) -> None:
-    deny = Rule("read", "deny", "user", path="src/**")
-
-    assert decision(shell(desk, "cat src/main.py"), deny) == "deny"
-    assert decision(shell(desk, "cat a"), deny) == "allow"
     assert (
-        decision(shell(desk, "cat a"), Rule("edit", "deny", "user"), Rule("fetch", "deny", "user")) == "allow"
+        decision(tool(project, "copy_file", reads="a", writes="x"), Rule("edit", "allow", "user")) == "allow"
     )
 
 
-def test_rules_for_hosts_tools_and_servers(desk: ShellDesk) -> None:
-    fetch = tool(desk, "web_fetch", "high", host="docs.python.org")
+def test_rules_for_reading_are_kept_by_shell_commands_too(project: ShellProject) -> None:
+    deny = Rule("read", "deny", "user", path="src/**")
+
+    assert decision(shell(project, "cat src/main.py"), deny) == "deny"
+    assert decision(shell(project, "cat a"), deny) == "allow"
+    assert (
+        decision(shell(project, "cat a"), Rule("edit", "deny", "user"), Rule("fetch", "deny", "user"))
+        == "allow"
+    )
+
+
+def test_rules_for_hosts_tools_and_servers(project: ShellProject) -> None:
+    fetch = tool(project, "web_fetch", "high", host="docs.python.org")
 
     assert decision(fetch, Rule("fetch", "allow", "user", host=".python.org")) == "allow"
     assert decision(fetch, Rule("fetch", "allow", "user", host="python.org")) == "ask"
@@ -302,12 +305,12 @@ def test_rules_for_hosts_tools_and_servers(desk: ShellDesk) -> None:
         == "deny"
     )
     assert decision(fetch, Rule("fetch", "allow", "user", path="x")) == "ask"
-    server = tool(desk, "mcp__git__push", "high", anything=True)
+    server = tool(project, "mcp__git__push", "high", anything=True)
     for name in ("mcp:git/push", "mcp:git/*", "mcp:git", "mcp__git__push", "*"):
         assert decision(server, Rule(name, "allow", "user")) == "allow", name
     assert decision(server, Rule("mcp:gitx/push", "allow", "user")) == "ask"
-    assert decision(tool(desk, "web_search", "high"), Rule("web_search", "allow", "user")) == "allow"
-    assert decision(tool(desk, "web_search", "high"), Rule("web_search", "deny", "user")) == "deny"
+    assert decision(tool(project, "web_search", "high"), Rule("web_search", "allow", "user")) == "allow"
+    assert decision(tool(project, "web_search", "high"), Rule("web_search", "deny", "user")) == "deny"
 
 
 def test_claude_entries_are_imported() -> None:
@@ -395,15 +398,17 @@ def test_claude_permissions_that_are_no_object_break_the_set() -> None:
     assert rules_of_claude({"deny": "x"}, "user", "s").broken
 
 
-def test_SEC_043_always_allow_saves_each_command_with_its_folder(desk: ShellDesk) -> None:
-    saved = rules_to_save(shell(desk, "cd src && npm test -- --watch && ruff check . && ./x.sh 'a b' | head"))
+def test_SEC_043_always_allow_saves_each_command_with_its_folder(project: ShellProject) -> None:
+    saved = rules_to_save(
+        shell(project, "cd src && npm test -- --watch && ruff check . && ./x.sh 'a b' | head")
+    )
 
     assert [rule.shown for rule in saved] == [
-        f"allow shell: npm test -- --watch, in {desk.root}/src",
-        f"allow shell: ruff check ., in {desk.root}/src",
-        f"allow shell: ./x.sh 'a b', in {desk.root}/src",
+        f"allow shell: npm test -- --watch, in {project.root}/src",
+        f"allow shell: ruff check ., in {project.root}/src",
+        f"allow shell: ./x.sh 'a b', in {project.root}/src",
     ]
-    assert {rule.project for rule in saved} == {str(desk.root)}
+    assert {rule.project for rule in saved} == {str(project.root)}
 
 
 @pytest.mark.parametrize(
@@ -426,9 +431,9 @@ def test_SEC_043_always_allow_saves_each_command_with_its_folder(desk: ShellDesk
     ],
 )
 def test_SEC_043_nothing_is_saved_where_the_line_does_not_say_what_runs(
-    desk: ShellDesk, command: str
+    project: ShellProject, command: str
 ) -> None:
-    assert rules_to_save(shell(desk, command)) == ()
+    assert rules_to_save(shell(project, command)) == ()
 
 
 @pytest.mark.parametrize(
@@ -439,60 +444,60 @@ def test_SEC_043_nothing_is_saved_where_the_line_does_not_say_what_runs(
         *("env A=b make", "timeout 5 make", "go build ./...", "mypy src", "git checkout main", "git"),
     ],
 )
-def test_RU_M8_no_prefix_is_left_open(desk: ShellDesk, command: str) -> None:
-    (rule,) = rules_to_save(shell(desk, command))
+def test_RU_M8_no_prefix_is_left_open(project: ShellProject, command: str) -> None:
+    (rule,) = rules_to_save(shell(project, command))
 
-    assert rule.shown == f"allow shell: {command}, in {desk.root}"
+    assert rule.shown == f"allow shell: {command}, in {project.root}"
     assert not rule.open_end
-    assert decision(shell(desk, command), rule) == "allow"
-    assert decision(shell(desk, f"{command} --more"), rule) == "ask"
+    assert decision(shell(project, command), rule) == "allow"
+    assert decision(shell(project, f"{command} --more"), rule) == "ask"
 
 
-def test_always_allow_for_other_calls_saves_a_folder_a_host_or_a_tool(desk: ShellDesk) -> None:
+def test_always_allow_for_other_calls_saves_a_folder_a_host_or_a_tool(project: ShellProject) -> None:
     assert [
         [rule.shown for rule in rules_to_save(facts)]
         for facts in (
-            tool(desk, "edit_file", writes="src/main.py src/x.py"),
-            tool(desk, "edit_file", writes="a"),
-            tool(desk, "read_file", "low", reads="../other/x"),
-            tool(desk, "read_file", "low", reads=".env"),
-            tool(desk, "edit_file", writes="s*c/x"),
-            tool(desk, "git_add", writes="."),
-            tool(desk, "delegate"),
-            tool(desk, "web_fetch", "high", host="x.org"),
-            tool(desk, "mcp__git__push", "high"),
-            tool(desk, "delete_file", "high", writes="a"),
+            tool(project, "edit_file", writes="src/main.py src/x.py"),
+            tool(project, "edit_file", writes="a"),
+            tool(project, "read_file", "low", reads="../other/x"),
+            tool(project, "read_file", "low", reads=".env"),
+            tool(project, "edit_file", writes="s*c/x"),
+            tool(project, "git_add", writes="."),
+            tool(project, "delegate"),
+            tool(project, "web_fetch", "high", host="x.org"),
+            tool(project, "mcp__git__push", "high"),
+            tool(project, "delete_file", "high", writes="a"),
         )
     ] == [
-        [f"allow edit: {desk.root}/src/**"],
-        [f"allow edit: {desk.root}/a"],
-        [f"allow read: {desk.root.parent}/other/x"],
-        [f"allow read: {desk.root}/.env"],
+        [f"allow edit: {project.root}/src/**"],
+        [f"allow edit: {project.root}/a"],
+        [f"allow read: {project.root.parent}/other/x"],
+        [f"allow read: {project.root}/.env"],
         [],
-        [f"allow git_add: {desk.root}/**"],
-        [f"allow delegate: *, in {desk.root}"],
+        [f"allow git_add: {project.root}/**"],
+        [f"allow delegate: *, in {project.root}"],
         ["allow fetch: x.org"],
-        [f"allow mcp:git/push: *, in {desk.root}"],
+        [f"allow mcp:git/push: *, in {project.root}"],
         [],
     ]
 
 
-def test_from_a_folder_in_the_workspace_the_whole_is_named_too(desk: ShellDesk) -> None:
-    (desk.root / "sub").mkdir()
-    below = Boundary(str(desk.root), str(desk.root / "sub"), str(desk.home))
-    facts = Facts("run_tests", "medium", str(desk.root), str(desk.home), writes=(locate(below, "."),))
-    assert [rule.shown for rule in rules_to_save(facts)] == [f"allow run_tests: {desk.root}/sub/**"]
+def test_from_a_folder_in_the_workspace_the_whole_is_named_too(project: ShellProject) -> None:
+    (project.root / "sub").mkdir()
+    below = Boundary(str(project.root), str(project.root / "sub"), str(project.home))
+    facts = Facts("run_tests", "medium", str(project.root), str(project.home), writes=(locate(below, "."),))
+    assert [rule.shown for rule in rules_to_save(facts)] == [f"allow run_tests: {project.root}/sub/**"]
 
 
-def test_what_was_saved_allows_the_same_call_next_time(desk: ShellDesk) -> None:
+def test_what_was_saved_allows_the_same_call_next_time(project: ShellProject) -> None:
     for name, writes in (("edit_file", "src/a.py"), ("git_add", "."), ("delegate", "")):
-        facts = tool(desk, name, writes=writes)
+        facts = tool(project, name, writes=writes)
         assert decision(facts, *rules_to_save(facts)) == "allow", name
-    staged = rules_to_save(tool(desk, "git_add", writes="."))
+    staged = rules_to_save(tool(project, "git_add", writes="."))
     for name, writes in (("run_tests", "."), ("git_commit", "."), ("edit_file", "a.py")):
-        assert decision(tool(desk, name, writes=writes), *staged) == "ask", name
+        assert decision(tool(project, name, writes=writes), *staged) == "ask", name
     for command in ("npm test", "git add a", "make", "cd src && make && ls"):
-        facts = shell(desk, command)
+        facts = shell(project, command)
         assert decision(facts, *rules_to_save(facts)) == "allow", command
 
 
@@ -504,5 +509,5 @@ def test_what_was_saved_allows_the_same_call_next_time(desk: ShellDesk) -> None:
         "git commit -m ok && psql postgres://u:Zx9-kk2-Qw3@db/x",
     ],
 )
-def test_no_rule_is_offered_that_would_hold_a_secret(desk: ShellDesk, command: str) -> None:
-    assert rules_to_save(shell(desk, command)) == ()
+def test_no_rule_is_offered_that_would_hold_a_secret(project: ShellProject, command: str) -> None:
+    assert rules_to_save(shell(project, command)) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 EVERYDAY = r"""
 ls
@@ -649,27 +649,27 @@ ls | cd src
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    made = make_desk(tmp_path_factory.mktemp("desk"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    made = shell_project(tmp_path_factory.mktemp("project"))
     made.git("init", "-q", ".")
     return made
 
 
-def test_everyday_commands_that_only_read_run_without_a_question(desk: ShellDesk) -> None:
-    asked = [line for line in lines_of(EVERYDAY) if line not in desk.allowed(line)]
+def test_everyday_commands_that_only_read_run_without_a_question(project: ShellProject) -> None:
+    asked = [line for line in lines_of(EVERYDAY) if line not in project.allowed(line)]
 
     assert asked == []
 
 
-def test_no_dangerous_command_runs_without_a_question(desk: ShellDesk) -> None:
-    assert desk.allowed(DANGEROUS) == []
+def test_no_dangerous_command_runs_without_a_question(project: ShellProject) -> None:
+    assert project.allowed(DANGEROUS) == []
 
 
-def test_every_question_has_a_reason(desk: ShellDesk) -> None:
-    silent = [line for line in lines_of(DANGEROUS) if not desk.reason(line.replace("⏎", "\n"))]
+def test_every_question_has_a_reason(project: ShellProject) -> None:
+    silent = [line for line in lines_of(DANGEROUS) if not project.reason(line.replace("⏎", "\n"))]
 
     assert silent == []
 
 
-def test_the_first_part_that_does_not_only_read_is_named(desk: ShellDesk) -> None:
-    assert desk.reason("ls && rm f && touch x") == "rm is not known to only read"
+def test_the_first_part_that_does_not_only_read_is_named(project: ShellProject) -> None:
+    assert project.reason("ls && rm f && touch x") == "rm is not known to only read"

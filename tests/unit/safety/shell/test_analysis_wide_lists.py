@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 EVERYDAY = r"""
 git log --oneline --graph --decorate --all
@@ -700,17 +700,17 @@ ls -la -- *; echo x > y
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    made = make_desk(tmp_path_factory.mktemp("desk"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    made = shell_project(tmp_path_factory.mktemp("project"))
     made.git("init", "-q", ".")
     return made
 
 
-def test_what_agents_run_all_day_runs_without_a_question(desk: ShellDesk) -> None:
-    asked = [line for line in lines_of(EVERYDAY) if line not in desk.allowed(line)]
+def test_what_agents_run_all_day_runs_without_a_question(project: ShellProject) -> None:
+    asked = [line for line in lines_of(EVERYDAY) if line not in project.allowed(line)]
 
     assert asked == []
 
 
-def test_no_trick_of_bypass_research_runs_without_a_question(desk: ShellDesk) -> None:
-    assert desk.allowed(DANGEROUS) == []
+def test_no_trick_of_bypass_research_runs_without_a_question(project: ShellProject) -> None:
+    assert project.allowed(DANGEROUS) == []

@@ -14,7 +14,7 @@ from buddy.safety.shell.expansion import expand
 from buddy.safety.shell.result import UnclearError
 from buddy.safety.shell.tree_sitter import Grammar
 from tests.bench.shell_fuzz import Bash
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 READS = """
 (cd src && ls)
@@ -131,29 +131,29 @@ cd src | ls; cd ..; ls
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    return make_desk(tmp_path_factory.mktemp("compound"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    return shell_project(tmp_path_factory.mktemp("compound"))
 
 
-def test_compounds_that_only_read_run_without_a_question(desk: ShellDesk) -> None:
+def test_compounds_that_only_read_run_without_a_question(project: ShellProject) -> None:
     lines = [line.replace("⏎", "\n") for line in READS.strip().split("\n")]
-    assert {line: desk.reason(line) for line in lines if not desk.analyse(line).read_only} == {}
+    assert {line: project.reason(line) for line in lines if not project.analyse(line).read_only} == {}
 
 
-def test_compounds_that_may_do_more_are_asked_about(desk: ShellDesk) -> None:
-    assert desk.allowed(MORE) == []
+def test_compounds_that_may_do_more_are_asked_about(project: ShellProject) -> None:
+    assert project.allowed(MORE) == []
 
 
-def test_a_loop_over_too_much_is_asked_about(desk: ShellDesk) -> None:
+def test_a_loop_over_too_much_is_asked_about(project: ShellProject) -> None:
     numbers = " ".join(str(number) for number in range(250))
-    assert not desk.analyse(f"for i in {numbers}; do echo $i; echo $i; done").read_only
-    assert desk.analyse("for i in 1 2 3; do for j in 1 2 3; do echo $i$j; done; done").read_only
+    assert not project.analyse(f"for i in {numbers}; do echo $i; echo $i; done").read_only
+    assert project.analyse("for i in 1 2 3; do for j in 1 2 3; do echo $i$j; done; done").read_only
 
 
-def test_what_a_loop_deletes_is_still_seen_by_the_floor(desk: ShellDesk) -> None:
-    assert desk.analyse("for d in a; do rm -rf /; done").catastrophic
-    assert desk.analyse("(echo x > .git/hooks/pre-commit)").protected
-    assert desk.analyse("if true; then tee ~/.bashrc; fi").protected
+def test_what_a_loop_deletes_is_still_seen_by_the_floor(project: ShellProject) -> None:
+    assert project.analyse("for d in a; do rm -rf /; done").catastrophic
+    assert project.analyse("(echo x > .git/hooks/pre-commit)").protected
+    assert project.analyse("if true; then tee ~/.bashrc; fi").protected
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_what_a_loop_deletes_is_still_seen_by_the_floor(desk: ShellDesk) -> None
         "timeout 3 bash -c 'echo $(id) > .git/config'",
     ],
 )
-def test_a_protected_file_is_seen_behind_every_sign_that_writes(command: str, desk: ShellDesk) -> None:
-    assert "is protected" in desk.analyse(command).protected
+def test_a_protected_file_is_seen_behind_every_sign_that_writes(command: str, project: ShellProject) -> None:
+    assert "is protected" in project.analyse(command).protected
 
 
 @pytest.mark.parametrize(
     "command", ["echo $(id) > out", "[[ a > b ]] && ls > x", "echo $(cat < .git/config)"]
 )
-def test_other_files_are_not_taken_for_protected(command: str, desk: ShellDesk) -> None:
-    assert desk.analyse(command).protected == ""
+def test_other_files_are_not_taken_for_protected(command: str, project: ShellProject) -> None:
+    assert project.analyse(command).protected == ""
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_other_files_are_not_taken_for_protected(command: str, desk: ShellDesk) 
 def test_both_parsers_see_what_bash_starts(command: str, tmp_path: Path) -> None:
     sequence = tuple(read_sequence(command).commands())
     assert Grammar().commands(command, compounds=True) == sequence
-    desk = make_desk(tmp_path / "desk")
-    seen = {expand(one.words, desk.place).argv for one in sequence if one.words[0].plain != "for"}
-    started = set(Bash(tmp_path).started(command.replace("$HOME", str(desk.home))))
+    project = shell_project(tmp_path / "project")
+    seen = {expand(one.words, project.place).argv for one in sequence if one.words[0].plain != "for"}
+    started = set(Bash(tmp_path).started(command.replace("$HOME", str(project.home))))
     assert started <= seen
     assert len(seen - started) <= 1  # the branch that was not taken
 

@@ -10,33 +10,33 @@ from buddy.safety.shell.delete_preview import deletions
 from buddy.safety.shell.fallback_scan import inner_commands, scavenge
 from buddy.safety.shell.programs.names import uses_network
 from buddy.safety.shell.result import UNRESOLVED
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    made = make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    made = shell_project(tmp_path)
     made.git("init", "-q", "-b", "main", ".")
     return made
 
 
-def shown(desk: ShellDesk, command: str) -> list[str]:
-    return [deletion.shown for deletion in deletions(desk.analyse(command), desk.boundary)]
+def shown(project: ShellProject, command: str) -> list[str]:
+    return [deletion.shown for deletion in deletions(project.analyse(command), project.boundary)]
 
 
-def test_a_delete_tells_how_many_files_it_hits_and_how_many_are_not_in_git(desk: ShellDesk) -> None:
+def test_a_delete_tells_how_many_files_it_hits_and_how_many_are_not_in_git(project: ShellProject) -> None:
     for number in range(4):
-        (desk.root / "build" / f"{number}.o").write_text("")
-    desk.git("add", "-f", "build/0.o", "build/1.o", "a")
+        (project.root / "build" / f"{number}.o").write_text("")
+    project.git("add", "-f", "build/0.o", "build/1.o", "a")
 
-    assert shown(desk, "rm -rf build") == ["5 files under build/, 3 not in git"]
-    assert shown(desk, "rm -rf src/sub a b nosuch ''") == [
+    assert shown(project, "rm -rf build") == ["5 files under build/, 3 not in git"]
+    assert shown(project, "rm -rf src/sub a b nosuch ''") == [
         "1 file under src/sub/, 1 not in git",
         "a",
         "b, not in git",
     ]
-    assert shown(desk, "sudo rm -- -x build/0.o") == ["build/0.o"]
-    assert shown(desk, "rm build/*.o && rmdir docs; unlink b") == [
+    assert shown(project, "sudo rm -- -x build/0.o") == ["build/0.o"]
+    assert shown(project, "rm build/*.o && rmdir docs; unlink b") == [
         "build/0.o",
         "build/1.o",
         "build/2.o, not in git",
@@ -45,18 +45,18 @@ def test_a_delete_tells_how_many_files_it_hits_and_how_many_are_not_in_git(desk:
         "1 file under docs/, 1 not in git",
         "b, not in git",
     ]
-    assert shown(desk, "find build -name '*.o' -delete") == ["5 files under build/, 3 not in git"]
-    assert shown(desk, "find -name x -delete")[0].endswith("not in git")
-    assert shown(desk, "ls build") == []
-    assert shown(desk, "find build") == []
+    assert shown(project, "find build -name '*.o' -delete") == ["5 files under build/, 3 not in git"]
+    assert shown(project, "find -name x -delete")[0].endswith("not in git")
+    assert shown(project, "ls build") == []
+    assert shown(project, "find build") == []
 
 
-def test_what_is_told_lies_where_the_command_will_stand(desk: ShellDesk) -> None:
+def test_what_is_told_lies_where_the_command_will_stand(project: ShellProject) -> None:
     """A wrong number is worse than none."""
-    desk.git("add", "-f", "a")
+    project.git("add", "-f", "a")
     below = ["1 file under src/sub/, 1 not in git"]
-    assert shown(desk, "cd src && rm -rf sub") == below
-    assert shown(desk, "sudo -u x rm -rf src/sub") == below
+    assert shown(project, "cd src && rm -rf sub") == below
+    assert shown(project, "sudo -u x rm -rf src/sub") == below
     for moved in (
         "ls && cd src && rm -rf sub b",
         "pushd src; rm -rf b",
@@ -70,22 +70,22 @@ def test_what_is_told_lies_where_the_command_will_stand(desk: ShellDesk) -> None
         "rm -rf $x",
         "rm -rf ''",
     ):
-        assert shown(desk, moved) == [], moved
-    assert shown(desk, f"(cd src; rm -rf {desk.root}/b)") == ["b, not in git"]
+        assert shown(project, moved) == [], moved
+    assert shown(project, f"(cd src; rm -rf {project.root}/b)") == ["b, not in git"]
 
 
 def test_without_a_repository_nothing_is_said_about_git_and_links_count_as_themselves(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / "link").symlink_to("src")
+    project = shell_project(tmp_path)
+    (project.root / "link").symlink_to("src")
 
-    assert shown(desk, "rm -r link build") == ["link → src", "1 file under build/"]
+    assert shown(project, "rm -r link build") == ["link → src", "1 file under build/"]
 
 
-def test_counting_stops_somewhere(desk: ShellDesk) -> None:
+def test_counting_stops_somewhere(project: ShellProject) -> None:
     for number in range(3):
-        (desk.root / "build" / str(number)).touch()
+        (project.root / "build" / str(number)).touch()
 
-    (found,) = deletions(desk.analyse("rm -r build"), desk.boundary, at_most=3)
+    (found,) = deletions(project.analyse("rm -r build"), project.boundary, at_most=3)
 
     assert (found.files, found.more, found.shown) == (3, True, "more than 3 files under build/")
 
@@ -184,18 +184,18 @@ make & make
 """
 
 
-def test_what_destroys_too_much_is_the_hard_floor(desk: ShellDesk) -> None:
-    analyses = {line: desk.analyse(line.replace("⏎", "\n")) for line in lines_of(DESTROYS)}
+def test_what_destroys_too_much_is_the_hard_floor(project: ShellProject) -> None:
+    analyses = {line: project.analyse(line.replace("⏎", "\n")) for line in lines_of(DESTROYS)}
 
     assert [line for line, found in analyses.items() if not (found.catastrophic or found.protected)] == []
     assert [line for line, found in analyses.items() if found.read_only] == []
 
 
-def test_ordinary_deletes_are_not(desk: ShellDesk) -> None:
+def test_ordinary_deletes_are_not(project: ShellProject) -> None:
     assert {
-        line: desk.analyse(line).catastrophic
+        line: project.analyse(line).catastrophic
         for line in lines_of(DOES_NOT)
-        if desk.analyse(line).catastrophic
+        if project.analyse(line).catastrophic
     } == {}
 
 
@@ -215,16 +215,16 @@ def test_ordinary_deletes_are_not(desk: ShellDesk) -> None:
         "echo x >> /dev/sda",
     ],
 )
-def test_writing_protected_files_is_the_hard_floor(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).protected
+def test_writing_protected_files_is_the_hard_floor(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).protected
 
 
 @pytest.mark.parametrize(
     "command",
     ["echo x > out", "cp a b", "cat .git/config", "touch 'a\0'", "sed -n p .git/config > 'x\ty'", "rm -f --"],
 )
-def test_other_writing_is_not(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).protected == ""
+def test_other_writing_is_not(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).protected == ""
 
 
 def test_the_network_is_recognised_by_program_and_subcommand() -> None:
@@ -293,8 +293,8 @@ def test_commands_inside_wrappers_are_found() -> None:
     ],
 )
 def test_a_target_only_the_running_shell_knows_may_be_a_protected_file(
-    desk: ShellDesk, command: str, protected: str
+    project: ShellProject, command: str, protected: str
 ) -> None:
-    analysis = desk.analyse(command)
+    analysis = project.analyse(command)
 
     assert (analysis.level, analysis.protected) == ("ask", protected)

@@ -17,7 +17,7 @@ from buddy.safety.shell.file_selection import (
     no_hidden,
     search_expression,
 )
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 TAKES_SECRETS = r"""
 find . -name '.*' -type f -exec cat {} +
@@ -136,41 +136,41 @@ find src | xargs --max-args=2 ls
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    desk = make_desk(tmp_path_factory.mktemp("picks"))
-    (desk.root / "deploy.key").write_text("locked\n")
-    desk.git("init", "-q")
-    desk.git("add", "a", "b", "f", "f.json", "src", "docs", "package.json", "deploy.key")
-    desk.git("commit", "-qm", "one")
-    return desk
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    project = shell_project(tmp_path_factory.mktemp("picks"))
+    (project.root / "deploy.key").write_text("locked\n")
+    project.git("init", "-q")
+    project.git("add", "a", "b", "f", "f.json", "src", "docs", "package.json", "deploy.key")
+    project.git("commit", "-qm", "one")
+    return project
 
 
-def test_what_may_show_a_secret_file_is_asked(desk: ShellDesk) -> None:
-    assert desk.allowed(TAKES_SECRETS) == []
+def test_what_may_show_a_secret_file_is_asked(project: ShellProject) -> None:
+    assert project.allowed(TAKES_SECRETS) == []
 
 
-def test_what_passes_by_all_secret_files_runs(desk: ShellDesk) -> None:
+def test_what_passes_by_all_secret_files_runs(project: ShellProject) -> None:
     lines = TAKES_NONE.strip().split("\n")
-    assert {line: desk.reason(line) for line in lines if not desk.analyse(line).read_only} == {}
+    assert {line: project.reason(line) for line in lines if not project.analyse(line).read_only} == {}
 
 
-def test_what_goes_on_in_the_next_line_or_for_ever_is_asked(desk: ShellDesk) -> None:
-    assert desk.allowed(GOES_ON) == []
+def test_what_goes_on_in_the_next_line_or_for_ever_is_asked(project: ShellProject) -> None:
+    assert project.allowed(GOES_ON) == []
 
 
-def test_its_ordinary_neighbours_run(desk: ShellDesk) -> None:
+def test_its_ordinary_neighbours_run(project: ShellProject) -> None:
     lines = [line.replace("⏎", "\n") for line in STILL_READS.strip().split("\n")]
-    assert {line: desk.reason(line) for line in lines if not desk.analyse(line).read_only} == {}
+    assert {line: project.reason(line) for line in lines if not project.analyse(line).read_only} == {}
 
 
-def test_a_link_is_followed_where_the_test_for_files_comes_too_late(desk: ShellDesk) -> None:
-    outside = desk.home / "outside"
+def test_a_link_is_followed_where_the_test_for_files_comes_too_late(project: ShellProject) -> None:
+    outside = project.home / "outside"
     outside.write_text("x")
-    (desk.root / "away").symlink_to(outside)
+    (project.root / "away").symlink_to(outside)
     late = "find . -exec cat {} + -type f -name '*.py'"
-    assert "away" in desk.reason(late) or "outside" in desk.reason(late)
-    assert desk.analyse("find . -name '*.py' -exec wc -l {} +").read_only
-    (desk.root / "away").unlink()
+    assert "away" in project.reason(late) or "outside" in project.reason(late)
+    assert project.analyse("find . -name '*.py' -exec wc -l {} +").read_only
+    (project.root / "away").unlink()
 
 
 @pytest.mark.parametrize(
@@ -235,18 +235,18 @@ def test_names_are_compared_as_find_and_rg_do() -> None:
 
 
 def test_a_search_in_a_tree_too_large_to_look_at_is_asked_when_it_hunts(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
+    project = shell_project(tmp_path)
     for number in range(walk.MAX_ENTRIES):
-        (desk.root / "build" / f"{number}").touch()
-    (desk.root / ".env").unlink()
-    assert desk.analyse("grep -rn hello .").read_only
-    assert "too many files" in desk.reason("grep -rn password .")
+        (project.root / "build" / f"{number}").touch()
+    (project.root / ".env").unlink()
+    assert project.analyse("grep -rn hello .").read_only
+    assert "too many files" in project.reason("grep -rn password .")
 
 
-def test_a_link_that_goes_round_in_circles_is_no_folder(desk: ShellDesk) -> None:
-    ring = desk.root / "ring"
+def test_a_link_that_goes_round_in_circles_is_no_folder(project: ShellProject) -> None:
+    ring = project.root / "ring"
     ring.mkdir()
     (ring / "secrets.env").symlink_to("secrets.env")
-    assert desk.reason("find ring -type f -exec cat {} +")
-    assert desk.analyse("find ring -type f -name '*.py' -exec cat {} +").read_only
+    assert project.reason("find ring -type f -exec cat {} +")
+    assert project.analyse("find ring -type f -name '*.py' -exec cat {} +").read_only
     shutil.rmtree(ring)

@@ -11,51 +11,51 @@ import pytest
 from buddy.safety.git_repository import tracked_by_name
 from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
-def make_history(tmp_path: Path, *, packed: bool) -> ShellDesk:
-    desk = make_desk(tmp_path)
-    desk.git("init", "-q", "-b", "main", ".")
-    (desk.root / ".aws").mkdir()
-    (desk.root / ".aws" / "notes").write_text("KEY\n")
-    desk.git("add", "-f", "-A")
-    desk.git("commit", "-qm", "one")
-    (desk.root / ".env").write_text("TOKEN=another\n" * 50)
-    desk.git("commit", "-qam", "two")
-    (desk.root / ".env").write_text("TOKEN=another\n" * 50 + "LAST=1\n")
-    desk.git("commit", "-qam", "three")
-    desk.git("tag", "blobtag", "HEAD:.env")
-    desk.git("tag", "-a", "-m", "x", "annotated", "HEAD:.env")
-    desk.git("tag", "-a", "-m", "x", "twice", "annotated")
-    desk.git("tag", "-a", "-m", "x", "v1", "HEAD")
-    desk.git("tag", "awstree", "HEAD:.aws")
-    desk.git("update-ref", "refs/odd/blob", "HEAD~1:.env")
+def make_history(tmp_path: Path, *, packed: bool) -> ShellProject:
+    project = shell_project(tmp_path)
+    project.git("init", "-q", "-b", "main", ".")
+    (project.root / ".aws").mkdir()
+    (project.root / ".aws" / "notes").write_text("KEY\n")
+    project.git("add", "-f", "-A")
+    project.git("commit", "-qm", "one")
+    (project.root / ".env").write_text("TOKEN=another\n" * 50)
+    project.git("commit", "-qam", "two")
+    (project.root / ".env").write_text("TOKEN=another\n" * 50 + "LAST=1\n")
+    project.git("commit", "-qam", "three")
+    project.git("tag", "blobtag", "HEAD:.env")
+    project.git("tag", "-a", "-m", "x", "annotated", "HEAD:.env")
+    project.git("tag", "-a", "-m", "x", "twice", "annotated")
+    project.git("tag", "-a", "-m", "x", "v1", "HEAD")
+    project.git("tag", "awstree", "HEAD:.aws")
+    project.git("update-ref", "refs/odd/blob", "HEAD~1:.env")
     if packed:
-        desk.git("repack", "-adfq", "--depth=50")
-        desk.git("pack-refs", "--all")
-        desk.git("prune-packed")
-    return desk
+        project.git("repack", "-adfq", "--depth=50")
+        project.git("pack-refs", "--all")
+        project.git("prune-packed")
+    return project
 
 
 @pytest.fixture(params=[False, True], ids=["loose", "packed"])
-def desk(tmp_path: Path, request: pytest.FixtureRequest) -> ShellDesk:
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> ShellProject:
     return make_history(tmp_path, packed=request.param)
 
 
-def hash_of(desk: ShellDesk, revision: str) -> str:
+def hash_of(project: ShellProject, revision: str) -> str:
     found = subprocess.run(
-        ["git", "rev-parse", revision], cwd=desk.root, capture_output=True, text=True, check=True
+        ["git", "rev-parse", revision], cwd=project.root, capture_output=True, text=True, check=True
     )
     return found.stdout.strip()
 
 
-def filled(desk: ShellDesk, command: str) -> str:
+def filled(project: ShellProject, command: str) -> str:
     """A command with hashes for its marks."""
     marks = {"BLOB": "HEAD~1:.env", "DELTA": "HEAD:.env", "COMMIT": "HEAD", "TREE": "HEAD:.aws"}
-    command = command.replace("UPPER", hash_of(desk, marks["BLOB"])[:12].upper())
+    command = command.replace("UPPER", hash_of(project, marks["BLOB"])[:12].upper())
     for mark, revision in marks.items():
-        found = hash_of(desk, revision)
+        found = hash_of(project, revision)
         command = command.replace(f"{mark}9", found[:9]).replace(mark, found)
     return command
 
@@ -117,8 +117,8 @@ def filled(desk: ShellDesk, command: str) -> str:
         "git branch --format='%(raw)'",
     ],
 )
-def test_ATTACK3_a_blob_without_its_path_asks(desk: ShellDesk, command: str) -> None:
-    assert not desk.analyse(filled(desk, command)).read_only
+def test_ATTACK3_a_blob_without_its_path_asks(project: ShellProject, command: str) -> None:
+    assert not project.analyse(filled(project, command)).read_only
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,21 @@ def test_ATTACK3_a_blob_without_its_path_asks(desk: ShellDesk, command: str) -> 
         "git ls-tree awstree",
     ],
 )
-def test_ATTACK3_revisions_are_still_shown_unasked(desk: ShellDesk, command: str) -> None:
-    desk.git("rm", "-q", "--cached", ".env")
-    (desk.root / ".env").unlink()
-    assert desk.reason(filled(desk, command)) == ""
+def test_ATTACK3_revisions_are_still_shown_unasked(project: ShellProject, command: str) -> None:
+    project.git("rm", "-q", "--cached", ".env")
+    (project.root / ".env").unlink()
+    assert project.reason(filled(project, command)) == ""
 
 
-def test_ATTACK3_the_kind_of_every_object_is_known(desk: ShellDesk) -> None:
+def test_ATTACK3_the_kind_of_every_object_is_known(project: ShellProject) -> None:
     listed = subprocess.run(
         ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)"],
-        cwd=desk.root,
+        cwd=project.root,
         capture_output=True,
         text=True,
         check=True,
     )
-    objects = Objects(str(desk.root / ".git"))
+    objects = Objects(str(project.root / ".git"))
     lines = [line.split() for line in listed.stdout.splitlines()]
 
     assert len(lines) > 15
@@ -184,42 +184,42 @@ def test_ATTACK3_the_kind_of_every_object_is_known(desk: ShellDesk) -> None:
 
 
 def test_ATTACK3_borrowed_and_broken_objects_count(tmp_path: Path) -> None:
-    desk = make_history(tmp_path, packed=True)
-    blob = hash_of(desk, "HEAD:.env")
-    borrower = make_desk(tmp_path / "borrower")
+    project = make_history(tmp_path, packed=True)
+    blob = hash_of(project, "HEAD:.env")
+    borrower = shell_project(tmp_path / "borrower")
     borrower.git("init", "-q", ".")
     info = borrower.root / ".git" / "objects" / "info"
     info.mkdir(exist_ok=True)
-    (info / "alternates").write_text(f"{desk.root}/.git/objects\n")
+    (info / "alternates").write_text(f"{project.root}/.git/objects\n")
     assert Objects(str(borrower.root / ".git")).kinds(blob) == {"blob"}
-    (index,) = (desk.root / ".git" / "objects" / "pack").glob("*.idx")
+    (index,) = (project.root / ".git" / "objects" / "pack").glob("*.idx")
     index.chmod(0o644)
     index.write_bytes(b"no index")
-    assert Objects(str(desk.root / ".git")).kinds(blob) == {"unknown"}
-    assert not desk.analyse(f"git show {blob}").read_only
+    assert Objects(str(project.root / ".git")).kinds(blob) == {"unknown"}
+    assert not project.analyse(f"git show {blob}").read_only
 
 
 def test_ATTACK3_references_of_another_format_count(tmp_path: Path) -> None:
-    desk = make_history(tmp_path, packed=False)
-    (desk.root / ".git" / "reftable").mkdir()
-    assert not desk.analyse("git show other").read_only
-    assert desk.reason("git show HEAD") == desk.reason("git show HEAD~1") == ""
+    project = make_history(tmp_path, packed=False)
+    (project.root / ".git" / "reftable").mkdir()
+    assert not project.analyse("git show other").read_only
+    assert project.reason("git show HEAD") == project.reason("git show HEAD~1") == ""
 
 
 def test_ATTACK3_replaced_objects_are_not_shown(tmp_path: Path) -> None:
-    desk = make_history(tmp_path, packed=False)
-    desk.git("replace", "-f", "HEAD:a", "HEAD:.env")
-    assert desk.reason("git show HEAD:a") == ""
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT}
-    shown = subprocess.run(["git", "show", "HEAD:a"], cwd=desk.root, capture_output=True, env=environment)
-    assert shown.stdout == (desk.root / "a").read_bytes()
+    project = make_history(tmp_path, packed=False)
+    project.git("replace", "-f", "HEAD:a", "HEAD:.env")
+    assert project.reason("git show HEAD:a") == ""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(project.home), **READ_ONLY_ENVIRONMENT}
+    shown = subprocess.run(["git", "show", "HEAD:a"], cwd=project.root, capture_output=True, env=environment)
+    assert shown.stdout == (project.root / "a").read_bytes()
 
 
 @pytest.mark.parametrize("ending", ["local", "staging", "json", "yml", "keystore", "tfstate", "cnf", "prod"])
 def test_ATTACK3_attributes_for_an_ending_that_secrets_have_ask(tmp_path: Path, ending: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    (desk.root / ".gitattributes").write_text(f"*.{ending} diff\n")
-    assert not desk.analyse("git log -p").read_only
+    project = make_history(tmp_path, packed=False)
+    (project.root / ".gitattributes").write_text(f"*.{ending} diff\n")
+    assert not project.analyse("git log -p").read_only
 
 
 def test_ATTACK3_ranges_are_taken_apart() -> None:
@@ -234,35 +234,35 @@ ATTRIBUTES = ("src/.gitattributes", "src/sub/.gitattributes", "new/deep/.gitattr
 @pytest.mark.parametrize("way", ["untracked", "tracked", "index alone", "index of version 4"])
 @pytest.mark.parametrize("command", ["git log -p", "git diff HEAD~1", "git show", "git grep x HEAD"])
 def test_ATTACK3_attributes_of_any_folder_count(tmp_path: Path, path: str, way: str, command: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    assert desk.reason("git show") == ""
-    file = desk.root / path
+    project = make_history(tmp_path, packed=False)
+    assert project.reason("git show") == ""
+    file = project.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("* diff\n")
     if way != "untracked":
-        desk.git("add", "-f", path)
+        project.git("add", "-f", path)
     if way == "index of version 4":
-        desk.git("update-index", "--index-version", "4")
+        project.git("update-index", "--index-version", "4")
     if way.startswith("index"):
         file.unlink()
-    assert ".gitattributes" in desk.reason(command)
+    assert ".gitattributes" in project.reason(command)
 
 
 @pytest.mark.parametrize("text", ["*.py diff=python\n", "*.txt text\n", "*.png binary\n", "* text=auto\n"])
 def test_ATTACK3_ordinary_attributes_of_a_folder_do_not_ask(tmp_path: Path, text: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    (desk.root / "src" / ".gitattributes").write_text(text)
-    desk.git("add", "-A")
-    assert desk.reason("git log -p") == ""
-    assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == ("src/.gitattributes",)
+    project = make_history(tmp_path, packed=False)
+    (project.root / "src" / ".gitattributes").write_text(text)
+    project.git("add", "-A")
+    assert project.reason("git log -p") == ""
+    assert tracked_by_name(str(project.root / ".git"), ".gitattributes") == ("src/.gitattributes",)
 
 
 def test_ATTACK3_attributes_of_folders_that_stand_for_their_files_are_not_told(tmp_path: Path) -> None:
-    desk = make_history(tmp_path, packed=False)
-    index = desk.root / ".git" / "index"
-    assert desk.reason("git log -p") == ""
+    project = make_history(tmp_path, packed=False)
+    index = project.root / ".git" / "index"
+    assert project.reason("git log -p") == ""
     index.write_bytes(index.read_bytes()[:-20] + b"sdir\0\0\0\0" + b"\0" * 20)
-    assert "index can't be read for attributes" in desk.reason("git log -p")
+    assert "index can't be read for attributes" in project.reason("git log -p")
 
 
 @pytest.mark.parametrize("flags", ["--assume-unchanged", "--skip-worktree"])
@@ -270,32 +270,32 @@ def test_ATTACK3_attributes_of_folders_that_stand_for_their_files_are_not_told(t
 def test_ATTACK3_attributes_are_found_whatever_their_entry_is_like(
     tmp_path: Path, folder: str, flags: str
 ) -> None:
-    desk = make_history(tmp_path, packed=False)
+    project = make_history(tmp_path, packed=False)
     name = f"{folder}/.gitattributes"
     for path in (name, f"{folder}/x.gitattributes"):
-        (desk.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (desk.root / path).write_text("* text=auto\n")
-    desk.git("add", "-f", "-A")
-    desk.git("update-index", flags, name)
-    assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == (name,)
+        (project.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (project.root / path).write_text("* text=auto\n")
+    project.git("add", "-f", "-A")
+    project.git("update-index", flags, name)
+    assert tracked_by_name(str(project.root / ".git"), ".gitattributes") == (name,)
 
 
 @pytest.mark.parametrize(
     "name", [".ENV", ".Env.local", "X.KEY", "a.Pem", "ID_rsa", "serviceAccountKey.json", ".env~", ".SSH/x"]
 )
 def test_ATTACK3_attributes_know_secret_names_in_any_letter_case(tmp_path: Path, name: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    (desk.root / name).parent.mkdir(exist_ok=True)
-    (desk.root / name).write_text("SECRET\n")
-    desk.git("add", "-f", "-A")
-    desk.git("commit", "-qm", "secret")
+    project = make_history(tmp_path, packed=False)
+    (project.root / name).parent.mkdir(exist_ok=True)
+    (project.root / name).write_text("SECRET\n")
+    project.git("add", "-f", "-A")
+    project.git("commit", "-qm", "secret")
     shown = subprocess.run(
         ["git", "show"],
-        cwd=desk.root,
+        cwd=project.root,
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(project.home), **READ_ONLY_ENVIRONMENT},
     ).stdout
     assert name in shown
     assert "SECRET" not in shown
@@ -314,10 +314,10 @@ def test_ATTACK3_attributes_know_secret_names_in_any_letter_case(tmp_path: Path,
     ],
 )
 def test_ATTACK3_the_files_of_objects_ask(tmp_path: Path, command: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    blob = hash_of(desk, "HEAD:.env")
+    project = make_history(tmp_path, packed=False)
+    blob = hash_of(project, "HEAD:.env")
     path = f".git/objects/{blob[:2]}/{blob[2:]}"
-    assert not desk.analyse(command.replace("OBJECT", path)).read_only
+    assert not project.analyse(command.replace("OBJECT", path)).read_only
 
 
 @pytest.mark.parametrize(
@@ -336,23 +336,23 @@ def test_ATTACK3_other_files_of_git_do_not_ask(tmp_path: Path, command: str) -> 
 def test_ATTACK3_an_ignore_file_that_leads_away_asks(
     tmp_path: Path, name: str, target: str, command: str
 ) -> None:
-    desk = make_desk(tmp_path)
-    desk.git("init", "-q", ".")
-    (desk.home / "key").write_text("[SECRET\n")
-    (desk.root / name).parent.mkdir(parents=True, exist_ok=True)
-    (desk.root / name).unlink(missing_ok=True)
-    (desk.root / name).symlink_to(desk.home / "key" if target == "outside" else desk.root / ".env")
-    assert not desk.analyse(command).read_only
+    project = shell_project(tmp_path)
+    project.git("init", "-q", ".")
+    (project.home / "key").write_text("[SECRET\n")
+    (project.root / name).parent.mkdir(parents=True, exist_ok=True)
+    (project.root / name).unlink(missing_ok=True)
+    (project.root / name).symlink_to(project.home / "key" if target == "outside" else project.root / ".env")
+    assert not project.analyse(command).read_only
 
 
 @pytest.mark.parametrize("command", ["rg two", "rg --files", "fd x"])
 def test_ATTACK3_an_ignore_file_that_is_a_link_in_the_workspace_does_not_ask(
     tmp_path: Path, command: str
 ) -> None:
-    desk = make_desk(tmp_path)
-    (desk.root / "ignored").write_text("x\n")
-    (desk.root / ".ignore").symlink_to("ignored")
-    assert desk.reason(command) == ""
+    project = shell_project(tmp_path)
+    (project.root / "ignored").write_text("x\n")
+    (project.root / ".ignore").symlink_to("ignored")
+    assert project.reason(command) == ""
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_ATTACK3_an_ignore_file_that_is_a_link_in_the_workspace_does_not_ask(
     ],
 )
 def test_ATTACK3_a_signature_in_any_spelling_asks(tmp_path: Path, command: str) -> None:
-    desk = make_history(tmp_path, packed=False)
-    assert not desk.analyse(command).read_only
+    project = make_history(tmp_path, packed=False)
+    assert not project.analyse(command).read_only
     for plain in ("git log --format='%h %an %+B'", "git log --grep=signature", "git tag --sort=-v:refname"):
-        assert desk.reason(plain) == ""
+        assert project.reason(plain) == ""

@@ -14,20 +14,20 @@ from buddy.safety.shell.result import Piece, Redirect, Simple, UnclearError, Wor
 from buddy.safety.shell.tree_sitter import Grammar
 from tests.bench import shell_corpus, shell_fuzz
 from tests.capabilities import requires
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
 def word(*pieces: tuple[str, str]) -> Word:
     return Word(tuple(Piece(text, kind) for text, kind in pieces))
 
 
-def words(command: str, desk: ShellDesk) -> list[str]:
-    return list(expand(read_line(command).commands[0].words, desk.place).argv)
+def words(command: str, project: ShellProject) -> list[str]:
+    return list(expand(read_line(command).commands[0].words, project.place).argv)
 
 
 def test_a_line_is_read_into_commands_with_connectors_redirections_and_assignments() -> None:
@@ -194,16 +194,16 @@ def test_both_parsers_read_the_same(command: str) -> None:
         "a <<E b\nE",
     ],
 )
-def test_what_one_parser_refuses_is_never_read_by_both(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).level == "ask"
+def test_what_one_parser_refuses_is_never_read_by_both(project: ShellProject, command: str) -> None:
+    assert project.analyse(command).level == "ask"
     with contextlib.suppress(UnclearError):
         Grammar().commands(command)
 
 
-def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
-    home, root = str(desk.home), str(desk.root)
+def test_words_are_expanded_as_bash_does(project: ShellProject) -> None:
+    home, root = str(project.home), str(project.root)
 
-    assert words("x ~ ~/a $HOME/b \"$PWD\" '~' \\~ a~", desk) == [
+    assert words("x ~ ~/a $HOME/b \"$PWD\" '~' \\~ a~", project) == [
         "x",
         home,
         f"{home}/a",
@@ -213,7 +213,7 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
         "~",
         "a~",
     ]
-    assert words("x {a,b}c{1,2} {} a{b}c HEAD@{1}", desk) == [
+    assert words("x {a,b}c{1,2} {} a{b}c HEAD@{1}", project) == [
         "x",
         "ac1",
         "ac2",
@@ -223,7 +223,7 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
         "a{b}c",
         "HEAD@{1}",
     ]
-    assert words("x *.json s*/*.py s*/ src/ma* [ab] [!a-z]* n*", desk) == [
+    assert words("x *.json s*/*.py s*/ src/ma* [ab] [!a-z]* n*", project) == [
         "x",
         "f.json",
         "package.json",
@@ -235,9 +235,9 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
         "[!a-z]*",
         "n*",
     ]
-    assert words("x .e* '*'a \"?\" [ ] a[ \\*", desk) == ["x", ".env", "*a", "?", "[", "]", "a[", "*"]
-    assert words("x .*", desk) == ["x", "..", ".env"]
-    assert words("x nosuch/* */nosuch */main.py", desk) == ["x", "nosuch/*", "*/nosuch", "src/main.py"]
+    assert words("x .e* '*'a \"?\" [ ] a[ \\*", project) == ["x", ".env", "*a", "?", "[", "]", "a[", "*"]
+    assert words("x .*", project) == ["x", "..", ".env"]
+    assert words("x nosuch/* */nosuch */main.py", project) == ["x", "nosuch/*", "*/nosuch", "src/main.py"]
 
 
 @pytest.mark.parametrize(
@@ -268,48 +268,50 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
         ("x " + "*a" * 200, "a pattern that is too long"),
     ],
 )
-def test_what_cannot_be_expanded_for_certain_is_named(desk: ShellDesk, command: str, reason: str) -> None:
+def test_what_cannot_be_expanded_for_certain_is_named(
+    project: ShellProject, command: str, reason: str
+) -> None:
     with pytest.raises(UnclearError) as raised:
-        words(command, desk)
+        words(command, project)
 
     assert raised.value.reason == reason
 
 
-def test_a_range_the_wrong_way_round_is_refused(desk: ShellDesk) -> None:
+def test_a_range_the_wrong_way_round_is_refused(project: ShellProject) -> None:
     with pytest.raises(RefusedError, match="an odd pattern"):
-        words("x [z-a]", desk)
-    assert desk.reason("cat [z-a]") == "an odd pattern: [z-a]"
+        words("x [z-a]", project)
+    assert project.reason("cat [z-a]") == "an odd pattern: [z-a]"
 
 
 def test_a_home_folder_with_a_blank_is_not_split(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path / "my files")
+    project = shell_project(tmp_path / "my files")
 
-    assert desk.reason("ls $HOME") == "$HOME would be split"
-    assert desk.reason('echo "$HOME"') == ""
+    assert project.reason("ls $HOME") == "$HOME would be split"
+    assert project.reason('echo "$HOME"') == ""
 
 
-def test_patterns_over_many_files_are_asked(desk: ShellDesk) -> None:
+def test_patterns_over_many_files_are_asked(project: ShellProject) -> None:
     for number in range(MAX_MATCHES + 1):
-        (desk.root / "build" / f"x{number}").write_text("")
-    assert desk.reason("cat build/x*") == "a pattern that matches too many files"
+        (project.root / "build" / f"x{number}").write_text("")
+    assert project.reason("cat build/x*") == "a pattern that matches too many files"
     for number in range(MAX_ENTRIES):
-        (desk.root / "build" / f"y{number}").write_text("")
-    assert desk.reason("cat build/q*") == "a pattern over too many files"
+        (project.root / "build" / f"y{number}").write_text("")
+    assert project.reason("cat build/q*") == "a pattern over too many files"
 
 
-def test_a_link_that_goes_round_in_circles_hides_no_other_name_from_a_pattern(desk: ShellDesk) -> None:
+def test_a_link_that_goes_round_in_circles_hides_no_other_name_from_a_pattern(project: ShellProject) -> None:
     for number in range(30):  # a folder is listed in any order
-        (desk.root / "src" / f"loop{number}").symlink_to(f"loop{number}")
-    (desk.root / "src" / "id_rsa").write_text("")
-    assert desk.reason("cat src/*") == "it reads src/id_rsa: its name says that it holds secrets"
-    assert desk.reason("cat */id*") == "it reads src/id_rsa: its name says that it holds secrets"
+        (project.root / "src" / f"loop{number}").symlink_to(f"loop{number}")
+    (project.root / "src" / "id_rsa").write_text("")
+    assert project.reason("cat src/*") == "it reads src/id_rsa: its name says that it holds secrets"
+    assert project.reason("cat */id*") == "it reads src/id_rsa: its name says that it holds secrets"
 
 
-def test_a_name_that_looks_like_an_option_is_asked(desk: ShellDesk) -> None:
-    assert desk.analyse("sort *.txt").read_only
-    (desk.root / "-o.txt").write_text("")
-    assert desk.reason("sort *.txt") == "a pattern matches a name that looks like an option"
-    assert desk.analyse("sort ./*.txt").read_only
+def test_a_name_that_looks_like_an_option_is_asked(project: ShellProject) -> None:
+    assert project.analyse("sort *.txt").read_only
+    (project.root / "-o.txt").write_text("")
+    assert project.reason("sort *.txt") == "a pattern matches a name that looks like an option"
+    assert project.analyse("sort ./*.txt").read_only
 
 
 def test_lexer_and_grammar_agree_with_bash_on_a_seeded_sample() -> None:
@@ -324,8 +326,8 @@ def test_lexer_and_grammar_agree_with_bash_on_a_seeded_sample() -> None:
 def test_no_approved_command_of_a_seeded_sample_changes_a_file(tmp_path: Path) -> None:
     folder = tmp_path.resolve() / "tree"
     folder.mkdir()
-    desk = shell_corpus.corpus_desk(folder)
-    commands = shell_corpus.approved(desk, 1000, seed=7)[:300]
+    project = shell_corpus.corpus_project(folder)
+    commands = shell_corpus.approved(project, 1000, seed=7)[:300]
 
     assert len(commands) > 100
     assert shell_corpus.culprits(folder, commands) == []

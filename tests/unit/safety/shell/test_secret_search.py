@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.shell.secret_search import hunts
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 HUNTING = r"""
 grep -rn API_KEY .
@@ -119,9 +119,9 @@ git log -G TODO -p
 
 
 @pytest.fixture(params=["populated", "empty"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> ShellDesk:
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> ShellProject:
     """A folder with files but without secrets, and one with nothing at all; both repositories."""
-    made = make_desk(tmp_path)
+    made = shell_project(tmp_path)
     made.git("init", "-q", "-b", "main", ".")
     (made.root / ".env").unlink()
     if request.param == "empty":
@@ -133,27 +133,27 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> ShellDesk:
     return made
 
 
-def test_what_hunts_for_secrets_is_asked_about(desk: ShellDesk) -> None:
-    assert desk.allowed(HUNTING) == []
+def test_what_hunts_for_secrets_is_asked_about(project: ShellProject) -> None:
+    assert project.allowed(HUNTING) == []
 
 
-def test_what_looks_for_anything_else_runs(desk: ShellDesk) -> None:
-    assert desk.allowed(PLAIN) == lines_of(PLAIN)
+def test_what_looks_for_anything_else_runs(project: ShellProject) -> None:
+    assert project.allowed(PLAIN) == lines_of(PLAIN)
 
 
-def test_the_reasons_are_told(desk: ShellDesk) -> None:
-    assert [desk.reason(line) for line in ("rg AKIA", "grep -r token .", "grep -r '' .")] == [
+def test_the_reasons_are_told(project: ShellProject) -> None:
+    assert [project.reason(line) for line in ("rg AKIA", "grep -r token .", "grep -r '' .")] == [
         "it searches the whole folder for secrets",
         "it searches hidden files for secrets",
         "it shows every line of hidden files, which may hold secrets",
     ]
-    assert desk.reason("find . | xargs cat") == "it shows every file of the folder, hidden ones too"
-    assert desk.reason("git log -S password") == "it searches the history for secrets"
+    assert project.reason("find . | xargs cat") == "it shows every file of the folder, hidden ones too"
+    assert project.reason("git log -S password") == "it searches the history for secrets"
 
 
 def test_a_search_through_a_secret_folder_is_as_wide_as_one_of_all(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
-    assert [desk.analyse(f"rg password {name}").read_only for name in ("src", "secrets", "Config/")] == [
+    project = shell_project(tmp_path)
+    assert [project.analyse(f"rg password {name}").read_only for name in ("src", "secrets", "Config/")] == [
         True,
         False,
         False,

@@ -10,7 +10,7 @@ from buddy.tools.files.copied_text import find_elision
 from buddy.tools.files.edit import edit_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_comments_that_speak_of_other_things_are_written(line: str) -> None:
 
 
 async def test_edits_and_whole_writes_with_such_a_line_are_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.put("a.py", "a\nb\nc\n")
-    await desk.call(read_file, path="a.py")
-    edit = await desk.ask(edit_file, path="a.py", old="a\nb\n", new="z\n# ... existing code ...\n")
-    write = await desk.ask(write_file, path="a.py", content="z\n# ... rest of the file unchanged ...\n")
+    project = ToolProject(tmp_path)
+    project.put("a.py", "a\nb\nc\n")
+    await project.call(read_file, path="a.py")
+    edit = await project.ask(edit_file, path="a.py", old="a\nb\n", new="z\n# ... existing code ...\n")
+    write = await project.ask(write_file, path="a.py", content="z\n# ... rest of the file unchanged ...\n")
     assert [("instead of the code it stands for" in said) for said in (edit, write)] == [True, True]
-    assert desk.bytes("a.py") == b"a\nb\nc\n"
+    assert project.bytes("a.py") == b"a\nb\nc\n"
 
 
 async def test_a_new_file_may_hold_what_it_likes(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    await desk.call(write_file, path="how.md", content="Write:\n// ... existing code ...\n")
-    assert desk.bytes("how.md").endswith(b"code ...\n")
+    project = ToolProject(tmp_path)
+    await project.call(write_file, path="how.md", content="Write:\n// ... existing code ...\n")
+    assert project.bytes("how.md").endswith(b"code ...\n")

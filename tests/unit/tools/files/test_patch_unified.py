@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.tools.files.patch import apply_patch
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 BEFORE = "import os\n\ndef one():\n    return 1\n\ndef two():\n    return 2\n"
 HUNK = "@@ -3,4 +3,4 @@ import os\n def one():\n-    return 1\n+    return 10\n \n def two():\n"
@@ -15,15 +15,15 @@ NAMES = "--- a/a.py\t2026-01-01\n+++ b/a.py\n"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+def project(tmp_path: Path) -> ToolProject:
+    made = ToolProject(tmp_path)
     made.put("a.py", BEFORE)
     return made
 
 
-async def patched(desk: Desk, patch: str) -> str:
-    answer = await desk.ask(apply_patch, patch=patch)
-    return answer if answer.startswith("refused") else desk.bytes("a.py").decode()
+async def patched(project: ToolProject, patch: str) -> str:
+    answer = await project.ask(apply_patch, patch=patch)
+    return answer if answer.startswith("refused") else project.bytes("a.py").decode()
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ async def patched(desk: Desk, patch: str) -> str:
     ],
     ids=["plain", "wrong counts", "no numbers", "bare", "git", "empty line for context", "no prefixes"],
 )
-async def test_a_hunk_is_found_by_its_text(desk: Desk, patch: str) -> None:
-    assert await patched(desk, patch) == BEFORE.replace("return 1", "return 10")
+async def test_a_hunk_is_found_by_its_text(project: ToolProject, patch: str) -> None:
+    assert await patched(project, patch) == BEFORE.replace("return 1", "return 10")
 
 
-async def test_of_equal_places_the_one_at_the_given_line_is_meant(desk: Desk) -> None:
-    desk.put("a.py", "x\ny\nx\n")
-    assert await patched(desk, f"{NAMES}@@ -3 +3 @@\n-x\n+z\n") == "x\ny\nz\n"
-    desk.put("a.py", "x\ny\nx\n")
-    assert "again at line 3" in await patched(desk, f"{NAMES}@@ -9 +9 @@\n-x\n+z\n")
+async def test_of_equal_places_the_one_at_the_given_line_is_meant(project: ToolProject) -> None:
+    project.put("a.py", "x\ny\nx\n")
+    assert await patched(project, f"{NAMES}@@ -3 +3 @@\n-x\n+z\n") == "x\ny\nz\n"
+    project.put("a.py", "x\ny\nx\n")
+    assert "again at line 3" in await patched(project, f"{NAMES}@@ -9 +9 @@\n-x\n+z\n")
 
 
-async def test_files_are_added_deleted_and_renamed(desk: Desk) -> None:
-    desk.put("old.txt", "o\n")
+async def test_files_are_added_deleted_and_renamed(project: ToolProject) -> None:
+    project.put("old.txt", "o\n")
     patch = (
         "--- /dev/null\n+++ b/n.py\n@@ -0,0 +1,2 @@\n+x\n+y\n"
         "diff --git a/old.txt b/old.txt\ndeleted file mode 100644\n"
@@ -59,29 +59,29 @@ async def test_files_are_added_deleted_and_renamed(desk: Desk) -> None:
         "diff --git a/a.py b/lib/b.py\nsimilarity index 90%\nrename from a.py\nrename to lib/b.py\n"
         "--- a/a.py\n+++ b/lib/b.py\n@@ -1 +1 @@\n-import os\n+import sys\n"
     )
-    await desk.call(apply_patch, patch=patch)
+    await project.call(apply_patch, patch=patch)
     found = {
-        str(path.relative_to(desk.root)): path.read_text()
-        for path in desk.root.rglob("*.*")
+        str(path.relative_to(project.root)): path.read_text()
+        for path in project.root.rglob("*.*")
         if ".buddyx" not in path.parts and path.is_file()
     }
     assert found == {"n.py": "x\ny\n", "lib/b.py": BEFORE.replace("import os", "import sys")}
 
 
-async def test_a_rename_without_a_change_moves(desk: Desk) -> None:
-    await desk.call(
+async def test_a_rename_without_a_change_moves(project: ToolProject) -> None:
+    await project.call(
         apply_patch,
         patch="diff --git a/a.py b/b.py\nsimilarity index 100%\nrename from a.py\nrename to b.py\n",
     )
-    assert (desk.bytes("b.py"), (desk.root / "a.py").exists()) == (BEFORE.encode(), False)
+    assert (project.bytes("b.py"), (project.root / "a.py").exists()) == (BEFORE.encode(), False)
 
 
-async def test_lines_without_end_stay_without(desk: Desk) -> None:
-    desk.put("a.py", "one\ntwo")
+async def test_lines_without_end_stay_without(project: ToolProject) -> None:
+    project.put("a.py", "one\ntwo")
     marker = "\\ No newline at end of file\n"
-    assert await patched(desk, f"{NAMES}@@ -1,2 +1,2 @@\n one\n-two\n{marker}+2\n{marker}") == "one\n2"
-    await desk.call(apply_patch, patch=f"--- /dev/null\n+++ b/open.txt\n@@ -0,0 +1 @@\n+x\n{marker}")
-    assert desk.bytes("open.txt") == b"x"
+    assert await patched(project, f"{NAMES}@@ -1,2 +1,2 @@\n one\n-two\n{marker}+2\n{marker}") == "one\n2"
+    await project.call(apply_patch, patch=f"--- /dev/null\n+++ b/open.txt\n@@ -0,0 +1 @@\n+x\n{marker}")
+    assert project.bytes("open.txt") == b"x"
 
 
 MARKER = "\\ No newline at end of file\n"
@@ -99,10 +99,10 @@ MARKER = "\\ No newline at end of file\n"
     ],
 )
 async def test_RU_small_a_diff_adds_no_final_newline_that_it_does_not_name(
-    desk: Desk, hunk: str, after: str
+    project: ToolProject, hunk: str, after: str
 ) -> None:
-    desk.put("a.py", "one\ntwo")
-    assert await patched(desk, f"{NAMES}{hunk}") == after
+    project.put("a.py", "one\ntwo")
+    assert await patched(project, f"{NAMES}{hunk}") == after
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,11 @@ async def test_RU_small_a_diff_adds_no_final_newline_that_it_does_not_name(
         ("diff --git a/a.png b/a.png\nGIT binary patch\nliteral 3\n", "cannot be applied"),
     ],
 )
-async def test_what_does_not_fit_is_refused_and_nothing_changes(desk: Desk, patch: str, said: str) -> None:
-    assert said in await patched(desk, patch)
-    assert desk.bytes("a.py").decode() == BEFORE
+async def test_what_does_not_fit_is_refused_and_nothing_changes(
+    project: ToolProject, patch: str, said: str
+) -> None:
+    assert said in await patched(project, patch)
+    assert project.bytes("a.py").decode() == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -139,49 +141,49 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(desk: Desk, patc
     ],
     ids=["fence", "markers", "words", "subversion", "diff -u", "a copy's name", "mail"],
 )
-async def test_what_stands_around_a_diff_is_looked_through(desk: Desk, patch: str) -> None:
-    assert await patched(desk, patch) == BEFORE.replace("return 1", "return 10")
+async def test_what_stands_around_a_diff_is_looked_through(project: ToolProject, patch: str) -> None:
+    assert await patched(project, patch) == BEFORE.replace("return 1", "return 10")
 
 
-async def test_a_folder_named_like_a_prefix_is_a_folder(desk: Desk) -> None:
-    desk.put("a/a.py", BEFORE)
-    await desk.call(apply_patch, patch="--- a/a.py\n+++ a/a.py\n" + HUNK)
-    assert desk.bytes("a.py").decode() == BEFORE
-    assert desk.bytes("a/a.py").decode() == BEFORE.replace("return 1", "return 10")
+async def test_a_folder_named_like_a_prefix_is_a_folder(project: ToolProject) -> None:
+    project.put("a/a.py", BEFORE)
+    await project.call(apply_patch, patch="--- a/a.py\n+++ a/a.py\n" + HUNK)
+    assert project.bytes("a.py").decode() == BEFORE
+    assert project.bytes("a/a.py").decode() == BEFORE.replace("return 1", "return 10")
 
 
-async def test_another_name_without_a_rename_moves_nothing(desk: Desk) -> None:
-    assert "names two files" in await patched(desk, "--- a/a.py\n+++ b/b.py\n" + HUNK)
-    assert not (desk.root / "b.py").exists()
+async def test_another_name_without_a_rename_moves_nothing(project: ToolProject) -> None:
+    assert "names two files" in await patched(project, "--- a/a.py\n+++ b/b.py\n" + HUNK)
+    assert not (project.root / "b.py").exists()
 
 
 @pytest.mark.parametrize(("name", "quoted"), [("é.txt", "\\303\\251.txt"), ('q"x.txt', 'q\\"x.txt')])
-async def test_names_in_gits_quotes_are_read(desk: Desk, name: str, quoted: str) -> None:
-    desk.put(name, "one\n")
-    await desk.call(apply_patch, patch=f'--- "a/{quoted}"\n+++ "b/{quoted}"\n@@ -1 +1 @@\n-one\n+two\n')
-    assert desk.bytes(name) == b"two\n"
+async def test_names_in_gits_quotes_are_read(project: ToolProject, name: str, quoted: str) -> None:
+    project.put(name, "one\n")
+    await project.call(apply_patch, patch=f'--- "a/{quoted}"\n+++ "b/{quoted}"\n@@ -1 +1 @@\n-one\n+two\n')
+    assert project.bytes(name) == b"two\n"
 
 
-async def test_a_file_that_holds_something_else_is_not_deleted(desk: Desk) -> None:
-    desk.put("u.txt", "a\nb\nmore\n")
-    refusal = await desk.ask(apply_patch, patch="--- a/u.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n")
+async def test_a_file_that_holds_something_else_is_not_deleted(project: ToolProject) -> None:
+    project.put("u.txt", "a\nb\nmore\n")
+    refusal = await project.ask(apply_patch, patch="--- a/u.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n")
     assert "     3  more" in refusal
-    assert desk.bytes("u.txt") == b"a\nb\nmore\n"
+    assert project.bytes("u.txt") == b"a\nb\nmore\n"
     shorter = "--- a/u.txt\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-a\n-b\n-more\n-end\n"
-    assert "the end of the file" in await desk.ask(apply_patch, patch=shorter)
+    assert "the end of the file" in await project.ask(apply_patch, patch=shorter)
 
 
-async def test_lines_without_context_are_added_only_at_the_end(desk: Desk) -> None:
-    assert "line numbers alone are not trusted" in await patched(desk, f"{NAMES}@@ -2,0 +3 @@\n+x\n")
-    assert "line numbers alone are not trusted" in await patched(desk, f"{NAMES}@@ -9,0 +10 @@\n+x\n")
-    assert await patched(desk, f"{NAMES}@@ -7,0 +8 @@\n+x\n") == BEFORE + "x\n"
+async def test_lines_without_context_are_added_only_at_the_end(project: ToolProject) -> None:
+    assert "line numbers alone are not trusted" in await patched(project, f"{NAMES}@@ -2,0 +3 @@\n+x\n")
+    assert "line numbers alone are not trusted" in await patched(project, f"{NAMES}@@ -9,0 +10 @@\n+x\n")
+    assert await patched(project, f"{NAMES}@@ -7,0 +8 @@\n+x\n") == BEFORE + "x\n"
 
 
-async def test_a_last_context_line_that_is_blank_counts(desk: Desk) -> None:
-    desk.put("a.py", "\n")
-    assert await patched(desk, f"{NAMES}@@ -1 +1,2 @@\n+x\n \n") == "x\n\n"
+async def test_a_last_context_line_that_is_blank_counts(project: ToolProject) -> None:
+    project.put("a.py", "\n")
+    assert await patched(project, f"{NAMES}@@ -1 +1,2 @@\n+x\n \n") == "x\n\n"
 
 
-async def test_removed_and_added_lines_may_look_like_file_names(desk: Desk) -> None:
-    desk.put("a.py", "-- x\ny\n")
-    assert await patched(desk, f"{NAMES}@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n") == "++ z\ny\n"
+async def test_removed_and_added_lines_may_look_like_file_names(project: ToolProject) -> None:
+    project.put("a.py", "-- x\ny\n")
+    assert await patched(project, f"{NAMES}@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n") == "++ z\ny\n"

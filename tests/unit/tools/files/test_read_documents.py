@@ -19,12 +19,12 @@ import xlsxwriter
 from buddy.agent.tool import ToolError
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import office_text
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def project(tmp_path: Path) -> ToolProject:
+    return ToolProject(tmp_path)
 
 
 def packed(parts: Mapping[str, str | bytes]) -> bytes:
@@ -111,9 +111,9 @@ def calc(rows: str) -> bytes:
     return packed({"mimetype": kind, "META-INF/manifest.xml": manifest, "content.xml": content})
 
 
-async def test_a_document_is_read_as_paragraphs_and_rows_of_tables(desk: Desk) -> None:
-    desk.put("a.docx", document())
-    assert await desk.ask(read_file, path="a.docx") == (
+async def test_a_document_is_read_as_paragraphs_and_rows_of_tables(project: ToolProject) -> None:
+    project.put("a.docx", document())
+    assert await project.ask(read_file, path="a.docx") == (
         "     1\tTitle\n     2\tone line\n     3\ta b\t\tc\n     4\twide\t\tlast\n     5\tend\n"
         "[a.docx: lines 1–5 of 5]\nThis is its text; the file itself is an Office document."
     )

@@ -17,12 +17,12 @@ from PIL import Image as pillow
 
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import pdf_pages
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def project(tmp_path: Path) -> ToolProject:
+    return ToolProject(tmp_path)
 
 
 def drawn(mode: str, size: tuple[int, int], kind: str, **options: Any) -> bytes:
@@ -37,10 +37,10 @@ def noise(size: tuple[int, int]) -> bytes:
     return out.getvalue()
 
 
-async def sent(desk: Desk, data: bytes) -> tuple[str, str, tuple[int, int]]:
+async def sent(project: ToolProject, data: bytes) -> tuple[str, str, tuple[int, int]]:
     """Return the text, the media type and the size of the picture the model gets."""
-    desk.put("p", data)
-    result = await desk.call(read_file, path="p")
+    project.put("p", data)
+    result = await project.call(read_file, path="p")
     image = result.images[0]
     with pillow.open(io.BytesIO(base64.b64decode(image.data))) as opened:
         opened.load()
@@ -51,37 +51,37 @@ async def sent(desk: Desk, data: bytes) -> tuple[str, str, tuple[int, int]]:
     ("kind", "media"),
     [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")],
 )
-async def test_small_pictures_are_sent_byte_for_byte(desk: Desk, kind: str, media: str) -> None:
+async def test_small_pictures_are_sent_byte_for_byte(project: ToolProject, kind: str, media: str) -> None:
     data = drawn("RGB", (40, 30), kind)
-    desk.put("p", data)
-    result = await desk.call(read_file, path="p")
+    project.put("p", data)
+    result = await project.call(read_file, path="p")
     assert [(one.media_type, base64.b64decode(one.data)) for one in result.images] == [(media, data)]
     assert result.text == f"p: {media}, {len(data):,} bytes"
 
 
-async def test_large_pictures_are_made_smaller_whatever_their_kind(desk: Desk) -> None:
-    assert (await sent(desk, drawn("RGB", (4000, 1000), "JPEG")))[1:] == ("image/jpeg", (1568, 392))
-    assert (await sent(desk, drawn("RGBA", (2000, 4000), "PNG")))[1:] == ("image/png", (784, 1568))
-    assert (await sent(desk, drawn("CMYK", (3000, 100), "TIFF")))[1:] == ("image/jpeg", (1568, 52))
-    told, media, size = await sent(desk, drawn("P", (50, 60), "BMP"))
+async def test_large_pictures_are_made_smaller_whatever_their_kind(project: ToolProject) -> None:
+    assert (await sent(project, drawn("RGB", (4000, 1000), "JPEG")))[1:] == ("image/jpeg", (1568, 392))
+    assert (await sent(project, drawn("RGBA", (2000, 4000), "PNG")))[1:] == ("image/png", (784, 1568))
+    assert (await sent(project, drawn("CMYK", (3000, 100), "TIFF")))[1:] == ("image/jpeg", (1568, 52))
+    told, media, size = await sent(project, drawn("P", (50, 60), "BMP"))
     assert (media, size) == ("image/jpeg", (50, 60))
     assert told.endswith("(made smaller: 50 × 60)")
 
 
-async def test_a_photograph_that_would_be_too_many_bytes_as_png_goes_as_jpeg(desk: Desk) -> None:
-    _, media, size = await sent(desk, noise((1500, 1500)))
+async def test_a_photograph_that_would_be_too_many_bytes_as_png_goes_as_jpeg(project: ToolProject) -> None:
+    _, media, size = await sent(project, noise((1500, 1500)))
     assert (media, size) == ("image/jpeg", (1500, 1500))
 
 
-async def test_a_picture_cut_short_is_refused_here_not_by_the_provider(desk: Desk) -> None:
+async def test_a_picture_cut_short_is_refused_here_not_by_the_provider(project: ToolProject) -> None:
     for data in (
         noise((200, 200))[:5000],
         drawn("RGB", (300, 300), "JPEG")[:400],
         b"\x89PNG\r\n\x1a\n",
         b"GIF89a",
     ):
-        desk.put("p.png", data)
-        answer = await desk.ask(read_file, path="p.png")
+        project.put("p.png", data)
+        answer = await project.ask(read_file, path="p.png")
         assert "cannot be read" in answer
         assert "<_io.BytesIO" not in answer
 
@@ -98,21 +98,21 @@ def bomb(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize("size", [(9000, 9000), (12000, 12000), (60000, 60000), (2**31 - 1, 1)])
 async def test_a_decompression_bomb_is_refused_before_it_is_unpacked(
-    desk: Desk, size: tuple[int, int]
+    project: ToolProject, size: tuple[int, int]
 ) -> None:
-    desk.put("p.png", bomb(*size))
+    project.put("p.png", bomb(*size))
     tracemalloc.start()
-    answer = await desk.ask(read_file, path="p.png")
+    answer = await project.ask(read_file, path="p.png")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert answer.startswith("refused: p.png is a picture of")
     assert peak < 20_000_000
 
 
-async def test_an_empty_file_is_empty_whatever_it_is_called(desk: Desk) -> None:
+async def test_an_empty_file_is_empty_whatever_it_is_called(project: ToolProject) -> None:
     for name in ("a.png", "a.pdf", "a.docx"):
-        desk.put(name, b"")
-        assert "empty" in await desk.ask(read_file, path=name)
+        project.put(name, b"")
+        assert "empty" in await project.ask(read_file, path=name)
 
 
 def pdf(*texts: str) -> bytes:
@@ -143,32 +143,32 @@ def pdf(*texts: str) -> bytes:
     return b"".join(pieces)
 
 
-async def test_a_pdf_is_read_by_pages(desk: Desk) -> None:
-    desk.put("a.pdf", pdf("First page", "", "Third page"))
-    assert await desk.ask(read_file, path="a.pdf") == (
+async def test_a_pdf_is_read_by_pages(project: ToolProject) -> None:
+    project.put("a.pdf", pdf("First page", "", "Third page"))
+    assert await project.ask(read_file, path="a.pdf") == (
         "--- page 1 ---\nFirst page\n--- page 2 ---\n(no text on this page; it may be a picture)\n"
         "--- page 3 ---\nThird page\n[a.pdf: pages 1–3 of 3]"
     )
     assert (
-        await desk.ask(read_file, path="a.pdf", offset=-1)
+        await project.ask(read_file, path="a.pdf", offset=-1)
         == "--- page 3 ---\nThird page\n[a.pdf: pages 3–3 of 3]"
     )
-    assert "has 3 pages; offset 4 is past its end" in await desk.ask(read_file, path="a.pdf", offset=4)
+    assert "has 3 pages; offset 4 is past its end" in await project.ask(read_file, path="a.pdf", offset=4)
 
 
-async def test_of_a_thousand_pages_only_those_that_fit_are_read(desk: Desk) -> None:
-    desk.put("a.pdf", pdf(*(f"Page {number} " + "x" * 900 for number in range(1, 1001))))
-    answer = await desk.ask(read_file, path="a.pdf")
+async def test_of_a_thousand_pages_only_those_that_fit_are_read(project: ToolProject) -> None:
+    project.put("a.pdf", pdf(*(f"Page {number} " + "x" * 900 for number in range(1, 1001))))
+    answer = await project.ask(read_file, path="a.pdf")
     assert answer.endswith("[a.pdf: pages 1–55 of 1000; offset=56 for more]")
     assert len(answer) < 55_000
-    assert (await desk.ask(read_file, path="a.pdf", offset=1000)).startswith(
+    assert (await project.ask(read_file, path="a.pdf", offset=1000)).startswith(
         "--- page 1000 ---\nPage 1000 xxx"
     )
 
 
-async def test_a_page_too_long_for_one_answer_says_that_it_was_cut(desk: Desk) -> None:
-    desk.put("a.pdf", pdf("x" * 60_000, "Second"))
-    answer = await desk.ask(read_file, path="a.pdf")
+async def test_a_page_too_long_for_one_answer_says_that_it_was_cut(project: ToolProject) -> None:
+    project.put("a.pdf", pdf("x" * 60_000, "Second"))
+    answer = await project.ask(read_file, path="a.pdf")
     assert answer.endswith(
         "xxx… (cut: the page has 60,000 characters)\n[a.pdf: pages 1–1 of 2; offset=2 for more]"
     )
@@ -180,25 +180,25 @@ def test_pages_that_take_too_long_are_left_for_the_next_call() -> None:
     assert (found.texts, found.stop, found.total) == (("0", "1"), 2, 10)
 
 
-async def test_a_pdf_with_a_password_says_so_and_one_without_opens(desk: Desk) -> None:
+async def test_a_pdf_with_a_password_says_so_and_one_without_opens(project: ToolProject) -> None:
     for password, said in (("secret", "needs a password"), ("", "Inside")):
         writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Inside")))
         writer.encrypt(user_password=password, owner_password="owner", algorithm="RC4-128")
         out = io.BytesIO()
         writer.write(out)
-        desk.put("a.pdf", out.getvalue())
-        assert said in await desk.ask(read_file, path="a.pdf")
+        project.put("a.pdf", out.getvalue())
+        assert said in await project.ask(read_file, path="a.pdf")
 
 
 async def test_broken_pdfs_never_crash_and_say_nothing_on_the_terminal(
-    desk: Desk, capfd: pytest.CaptureFixture[str]
+    project: ToolProject, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole = pdf("One", "Two")
     broken = [whole[:length] for length in range(8, len(whole), 61)]
     broken += [whole[:at] + b"\xff" * 7 + whole[at + 7 :] for at in range(9, len(whole), 53)]
     broken.append(whole.replace(b"/Kids [4 0 R 6 0 R]", b"/Kids [2 0 R 2 0 R]"))
     for data in broken:
-        desk.put("a.pdf", data)
-        answer = await desk.ask(read_file, path="a.pdf")
+        project.put("a.pdf", data)
+        answer = await project.ask(read_file, path="a.pdf")
         assert answer.startswith(("refused: a.pdf", "--- page 1 ---"))
     assert capfd.readouterr() == ("", "")

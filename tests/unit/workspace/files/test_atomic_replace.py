@@ -15,7 +15,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.move import move_file
 from buddy.tools.files.patch import apply_patch
 from buddy.workspace.files.atomic_replace import DISK, Disk, rename_to_free
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 from tests.support.undo_logs import undo_log
 
 THEIRS = "theirs, saved just now\n"
@@ -84,12 +84,12 @@ class Editor:
 SAVES = [in_place, by_rename, with_the_same_outside, as_a_link, as_a_folder, with_other_permissions]
 
 
-def desk_with(tmp_path: Path, *saves: Callable[[Path], object], can_exchange: bool = True) -> Desk:
+def project_with(tmp_path: Path, *saves: Callable[[Path], object], can_exchange: bool = True) -> ToolProject:
     path = tmp_path / "work" / "a.txt"
     path.parent.mkdir()
     path.write_text("old\n")
     editor = Editor(*(lambda save=save: save(path) for save in saves), can_exchange=can_exchange)
-    return Desk(path.parent, session=tmp_path / "session", disk=editor.disk)
+    return ToolProject(path.parent, session=tmp_path / "session", disk=editor.disk)
 
 
 @pytest.mark.parametrize("save", SAVES)
@@ -99,42 +99,42 @@ async def test_an_edit_is_refused_and_what_was_saved_stays(
     expected = tmp_path / "expected"
     expected.write_text("old\n")
     save(expected)
-    desk = desk_with(tmp_path, save)
-    answer = await desk.ask(edit_file, path="a.txt", old="old", new="new")
+    project = project_with(tmp_path, save)
+    answer = await project.ask(edit_file, path="a.txt", old="old", new="new")
     assert answer.startswith("refused: a.txt was changed by something else while it was being edited")
-    assert look(desk.root / "a.txt") == look(expected)
-    assert (os.listdir(desk.root), desk.undo.entries()) == (["a.txt"], ())
+    assert look(project.root / "a.txt") == look(expected)
+    assert (os.listdir(project.root), project.undo.entries()) == (["a.txt"], ())
 
 
 @pytest.mark.parametrize("save", [in_place, with_the_same_outside, with_other_permissions])
 async def test_where_names_cannot_change_places_a_save_into_the_file_stays(
     tmp_path: Path, save: Callable[[Path], object]
 ) -> None:
-    desk = desk_with(tmp_path, save, can_exchange=False)
-    answer = await desk.ask(edit_file, path="a.txt", old="old", new="new")
+    project = project_with(tmp_path, save, can_exchange=False)
+    answer = await project.ask(edit_file, path="a.txt", old="old", new="new")
     assert answer.startswith("refused: a.txt was changed by something else")
-    assert desk.bytes("a.txt") in {THEIRS.encode(), b"OLD\n", b"old\n"}
-    assert os.listdir(desk.root) == ["a.txt"]
-    assert await desk.ask(edit_file, path="a.txt", old=desk.bytes("a.txt").decode(), new="new\n")
-    assert (desk.bytes("a.txt"), os.listdir(desk.root)) == (b"new\n", ["a.txt"])
+    assert project.bytes("a.txt") in {THEIRS.encode(), b"OLD\n", b"old\n"}
+    assert os.listdir(project.root) == ["a.txt"]
+    assert await project.ask(edit_file, path="a.txt", old=project.bytes("a.txt").decode(), new="new\n")
+    assert (project.bytes("a.txt"), os.listdir(project.root)) == (b"new\n", ["a.txt"])
 
 
 @pytest.mark.parametrize("again", [in_place, by_rename])
 async def test_of_two_saves_the_newest_stands(tmp_path: Path, again: Callable[[Path, str], object]) -> None:
-    desk = desk_with(tmp_path, in_place, lambda path: again(path, "the newest\n"))
-    await desk.ask(edit_file, path="a.txt", old="old", new="new")
-    assert (desk.bytes("a.txt"), os.listdir(desk.root)) == (b"the newest\n", ["a.txt"])
+    project = project_with(tmp_path, in_place, lambda path: again(path, "the newest\n"))
+    await project.ask(edit_file, path="a.txt", old="old", new="new")
+    assert (project.bytes("a.txt"), os.listdir(project.root)) == (b"the newest\n", ["a.txt"])
 
 
 async def test_what_cannot_be_put_back_is_kept_and_named(tmp_path: Path) -> None:
     def breaks(_path: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    desk = desk_with(tmp_path, in_place, breaks)
-    answer = await desk.ask(edit_file, path="a.txt", old="old", new="new")
-    (kept,) = (name for name in os.listdir(desk.root) if name != "a.txt")
+    project = project_with(tmp_path, in_place, breaks)
+    answer = await project.ask(edit_file, path="a.txt", old="old", new="new")
+    (kept,) = (name for name in os.listdir(project.root) if name != "a.txt")
     assert f"What was saved then is in {kept} beside it" in answer
-    assert desk.bytes(kept) == THEIRS.encode()
+    assert project.bytes(kept) == THEIRS.encode()
 
 
 @pytest.mark.parametrize("save", SAVES)
@@ -142,11 +142,11 @@ async def test_a_file_that_was_saved_is_not_deleted(tmp_path: Path, save: Callab
     expected = tmp_path / "expected"
     expected.write_text("old\n")
     save(expected)
-    desk = desk_with(tmp_path, save)
+    project = project_with(tmp_path, save)
     patch = "*** Begin Patch\n*** Delete File: a.txt\n*** End Patch"
-    assert "a.txt was changed by something else" in await desk.ask(apply_patch, patch=patch)
-    assert look(desk.root / "a.txt") == look(expected)
-    assert (os.listdir(desk.root), desk.undo.entries()) == (["a.txt"], ())
+    assert "a.txt was changed by something else" in await project.ask(apply_patch, patch=patch)
+    assert look(project.root / "a.txt") == look(expected)
+    assert (os.listdir(project.root), project.undo.entries()) == (["a.txt"], ())
 
 
 @pytest.mark.parametrize("save", SAVES)
@@ -156,12 +156,12 @@ async def test_an_undo_does_not_take_back_what_was_saved(
     expected = tmp_path / "expected"
     expected.write_text("new\n")
     save(expected)
-    desk = desk_with(tmp_path, lambda _path: None, save)
-    await desk.call(edit_file, path="a.txt", old="old", new="new")
+    project = project_with(tmp_path, lambda _path: None, save)
+    await project.call(edit_file, path="a.txt", old="old", new="new")
     with pytest.raises(Exception, match=r"a\.txt was changed by something else"):
-        desk.undo.undo(desk.locks)
-    assert look(desk.root / "a.txt") == look(expected)
-    assert (os.listdir(desk.root), len(desk.undo.entries())) == (["a.txt"], 1)
+        project.undo.undo(project.locks)
+    assert look(project.root / "a.txt") == look(expected)
+    assert (os.listdir(project.root), len(project.undo.entries())) == (["a.txt"], 1)
 
 
 async def test_a_move_replaces_nothing_that_appears(tmp_path: Path) -> None:
@@ -174,14 +174,14 @@ async def test_a_move_replaces_nothing_that_appears(tmp_path: Path) -> None:
     finally:
         os.close(folder)
     assert (tmp_path / "to").read_text() == THEIRS
-    desk = Desk(tmp_path)
-    assert (await desk.ask(move_file, source="from", target="free")).startswith("from: file moved to free")
+    project = ToolProject(tmp_path)
+    assert (await project.ask(move_file, source="from", target="free")).startswith("from: file moved to free")
 
 
 async def test_what_was_saved_when_buddy_was_killed_is_not_swept(tmp_path: Path) -> None:
-    desk = desk_with(tmp_path)
-    await desk.call(edit_file, path="a.txt", old="old", new="new lines")
-    temporary = desk.root / desk.undo.entries()[0].files[0].temporary
+    project = project_with(tmp_path)
+    await project.call(edit_file, path="a.txt", old="old", new="new lines")
+    temporary = project.root / project.undo.entries()[0].files[0].temporary
     left = {b"old\n": False, b"new": False, b"": False, THEIRS.encode(): True}
     for found, stays in left.items():
         temporary.write_bytes(found)
@@ -191,8 +191,8 @@ async def test_what_was_saved_when_buddy_was_killed_is_not_swept(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_no_save_of_a_busy_editor_is_lost(tmp_path: Path) -> None:
-    desk = desk_with(tmp_path)
-    path = desk.root / "a.txt"
+    project = project_with(tmp_path)
+    path = project.root / "a.txt"
     by_rename(path, "save 0 mark\n")
     lost: list[str] = []
     done, begun = threading.Event(), threading.Event()
@@ -216,8 +216,8 @@ async def test_no_save_of_a_busy_editor_is_lost(tmp_path: Path) -> None:
     made = 0
     while not done.is_set():
         begun.set()
-        answer = await desk.ask(edit_file, path="a.txt", old="mark", new="mark too")
+        answer = await project.ask(edit_file, path="a.txt", old="mark", new="mark too")
         made += not answer.startswith("refused")
     person.join()
     assert (lost, made > 0, path.read_text().startswith("save 150 ")) == ([], True, True)
-    assert os.listdir(desk.root) == ["a.txt"]
+    assert os.listdir(project.root) == ["a.txt"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.workspace.files.content import decode, legacy_encoding
-from tests.support.search_desk import SearchDesk, search_desk
+from tests.support.search_tools import SearchProject, search_project
 
 JAPANESE = "# 合計を計算する関数です。\nprint('こんにちは、世界')\n"
 CHINESE = "# 这个函数计算总和，然后返回结果。\nprint('你好，世界')\n"
@@ -32,9 +32,9 @@ WESTERN = (
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[SearchDesk]:
-    async with search_desk(tmp_path) as desk:
-        yield desk
+async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
+    async with search_project(tmp_path) as project:
+        yield project
 
 
 @pytest.mark.parametrize("encoding", TEXTS)
@@ -50,12 +50,14 @@ def test_text_in_a_legacy_encoding_is_readable_and_changes_only_where_it_is_edit
 
 
 @pytest.mark.parametrize("encoding", TEXTS)
-async def test_a_search_shows_and_finds_text_in_a_legacy_encoding(desk: SearchDesk, encoding: str) -> None:
+async def test_a_search_shows_and_finds_text_in_a_legacy_encoding(
+    project: SearchProject, encoding: str
+) -> None:
     text, word, _ = TEXTS[encoding]
-    desk.put("a.py", text.encode(encoding))
+    project.put("a.py", text.encode(encoding))
 
-    assert await desk.grep("print", context=0) == f"a.py\n2:{text.splitlines()[1]}\n[1 match in 1 file]"
-    assert await desk.grep(word, context=0) == f"a.py\n2:{text.splitlines()[1]}\n[1 match in 1 file]"
+    assert await project.grep("print", context=0) == f"a.py\n2:{text.splitlines()[1]}\n[1 match in 1 file]"
+    assert await project.grep(word, context=0) == f"a.py\n2:{text.splitlines()[1]}\n[1 match in 1 file]"
 
 
 @pytest.mark.parametrize("text", WESTERN)

@@ -14,178 +14,178 @@ from buddy.workspace.processes.jobs import KEPT_ENDED
 from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.screen_model import ScreenModel
-from tests.support.command_desk import Desk, desk, until
+from tests.support.command_tools import ToolProject, tool_project, until
 
 GO = "until test -e go; do sleep 0.01; done; "
 """What follows it in a command waits for `go`: the first look at a job is over by then."""
 
 
-def go(here: Desk) -> None:
-    (here.folder / "go").write_text("")
+def go(project: ToolProject) -> None:
+    (project.folder / "go").write_text("")
 
 
-async def ended(here: Desk, number: int) -> None:
-    await until(lambda: here.jobs.get(number).status().state == "ended")
+async def ended(project: ToolProject, number: int) -> None:
+    await until(lambda: project.jobs.get(number).status().state == "ended")
 
 
-async def has_said(here: Desk, said: bytes) -> None:
-    await until(lambda: said.decode() in here.jobs.get(1).log.text())
+async def has_said(project: ToolProject, said: bytes) -> None:
+    await until(lambda: said.decode() in project.jobs.get(1).log.text())
 
 
 async def test_a_job_is_told_of_when_it_begins_and_when_it_ends(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command=GO + "exit 4", background=True)
-        go(here)
-        await until(lambda: len(here.changes) == 2)
-        begun, over = here.changes
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command=GO + "exit 4", background=True)
+        go(project)
+        await until(lambda: len(project.changes) == 2)
+        begun, over = project.changes
         assert (begun.id, begun.task_id, begun.state, begun.exit) == (1, 1, "running", None)
         assert (over.id, over.state, over.exit and over.exit.code) == (1, "ended", 4)
 
 
 async def test_jobs_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        assert (await here.call(list_jobs)).text == "no jobs"
-        await here.call(run_shell, command="sleep 60", background=True)
-        await here.call(run_shell, command=GO + "kill -KILL $$", background=True)
-        go(here)
-        await ended(here, 2)
-        lines = (await here.call(list_jobs)).text.splitlines()
+    async with tool_project(tmp_path) as project:
+        assert (await project.call(list_jobs)).text == "no jobs"
+        await project.call(run_shell, command="sleep 60", background=True)
+        await project.call(run_shell, command=GO + "kill -KILL $$", background=True)
+        go(project)
+        await ended(project, 2)
+        lines = (await project.call(list_jobs)).text.splitlines()
         assert lines[0].startswith("job 1: running (")
         assert lines[0].endswith("0 bytes, task 1): sleep 60")
         assert lines[1].startswith("job 2: ended by SIGKILL, ")
 
 
 async def test_a_job_is_read_in_pieces_without_gap_or_overlap(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         command = GO + "for i in 1 2 3; do echo line $i; sleep 0.4; done"
-        await here.call(run_shell, command=command, background=True)
-        go(here)
+        await project.call(run_shell, command=command, background=True)
+        go(project)
         offset, text = 0, ""
         for _ in range(20):
-            result = await here.call(read_job, job=1, offset=offset, wait=5)
+            result = await project.call(read_job, job=1, offset=offset, wait=5)
             piece, _, note = result.text.rpartition("[")
             text += piece
             offset = int(note.partition("next offset ")[2].partition(".")[0])
-            if here.jobs.get(1).status().state == "ended" and offset == here.jobs.get(1).log.total:
+            if project.jobs.get(1).status().state == "ended" and offset == project.jobs.get(1).log.total:
                 break
         assert text == "line 1\nline 2\nline 3\n"
 
 
 async def test_reading_waits_for_news_for_the_end_and_for_a_cancellation(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command=GO, background=True)
-        work = asyncio.ensure_future(here.call(read_job, job=1, wait=50))
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command=GO, background=True)
+        work = asyncio.ensure_future(project.call(read_job, job=1, wait=50))
         await asyncio.sleep(0.1)
         assert not work.done()
-        go(here)
+        go(project)
         assert "[bytes 0–0 of 0" in (await work).text
-        await here.call(run_shell, command="sleep 60", background=True)
-        work = asyncio.ensure_future(here.call(read_job, job=2, wait=50))
+        await project.call(run_shell, command="sleep 60", background=True)
+        work = asyncio.ensure_future(project.call(read_job, job=2, wait=50))
         await asyncio.sleep(0.05)
-        here.context.cancelled.set()
+        project.context.cancelled.set()
         await work
 
 
 async def test_the_end_of_a_job_is_read_with_a_negative_offset(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="echo first; echo last; sleep 60", background=True)
-        await has_said(here, b"first\nlast\n")
-        assert (await here.call(read_job, job=1, offset=-5)).text.startswith("last\n[bytes 6–11 of 11")
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="echo first; echo last; sleep 60", background=True)
+        await has_said(project, b"first\nlast\n")
+        assert (await project.call(read_job, job=1, offset=-5)).text.startswith("last\n[bytes 6–11 of 11")
 
 
 async def test_a_read_never_begins_or_ends_inside_a_character(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="printf 'äöü€'; sleep 60", background=True)
-        await has_said(here, "äöü€".encode())
-        result = await here.call(read_job, job=1, offset=1)
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="printf 'äöü€'; sleep 60", background=True)
+        await has_said(project, "äöü€".encode())
+        result = await project.call(read_job, job=1, offset=1)
         assert result.text.startswith("öü€\n[bytes 2–9 of 9")
 
 
 async def test_what_was_not_kept_is_said(tmp_path: Path) -> None:
     bounds = OutputBounds(head_bytes=10, tail_bytes=10, cap_bytes=30)
-    async with desk(tmp_path, bounds=bounds) as here:
+    async with tool_project(tmp_path, bounds=bounds) as project:
         command = "printf 0123456789; printf 'm%.0s' {1..200}; sleep 60"
-        await here.call(run_shell, command=command, background=True)
-        await until(lambda: here.jobs.all() == () or here.jobs.get(1).log.total == 210)
-        if here.jobs.all():
-            assert "were not kept" in (await here.call(read_job, job=1, offset=50)).text
+        await project.call(run_shell, command=command, background=True)
+        await until(lambda: project.jobs.all() == () or project.jobs.get(1).log.total == 210)
+        if project.jobs.all():
+            assert "were not kept" in (await project.call(read_job, job=1, offset=50)).text
 
 
 async def test_stopping_a_job_ends_it_and_stopping_it_again_is_no_error(tmp_path: Path) -> None:
-    async with desk(tmp_path, grace_s=20) as here:
-        await here.call(run_shell, command="sleep 60 & sleep 60", background=True)
-        assert (await here.call(stop_job, job=1)).text.startswith("job 1 ended after ")
-        status = here.jobs.get(1).status()
+    async with tool_project(tmp_path, grace_s=20) as project:
+        await project.call(run_shell, command="sleep 60 & sleep 60", background=True)
+        assert (await project.call(stop_job, job=1)).text.startswith("job 1 ended after ")
+        status = project.jobs.get(1).status()
         assert (status.state, status.exit and status.exit.signal) == ("ended", "SIGTERM")
-        assert (await here.call(stop_job, job=1)).text.startswith("already ended. job 1: ended by SIGTERM")
+        assert (await project.call(stop_job, job=1)).text.startswith("already ended. job 1: ended by SIGTERM")
 
 
 async def test_an_unknown_job_names_the_known_ones(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         with pytest.raises(ToolError, match="there is no job 5; jobs: none"):
-            await here.call(read_job, job=5)
-        await here.call(run_shell, command="sleep 60", background=True)
+            await project.call(read_job, job=5)
+        await project.call(run_shell, command="sleep 60", background=True)
         with pytest.raises(ToolError, match="there is no job 5; jobs: 1"):
-            await here.call(stop_job, job_id=5)
+            await project.call(stop_job, job_id=5)
 
 
 async def test_a_job_without_a_terminal_cannot_be_typed_into(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="sleep 60", background=True)
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="sleep 60", background=True)
         for call in (
-            here.call(write_job, job=1, text="x"),
-            here.call(send_keys, job=1, keys=["Enter"]),
-            here.call(capture_pane, job=1),
+            project.call(write_job, job=1, text="x"),
+            project.call(send_keys, job=1, keys=["Enter"]),
+            project.call(capture_pane, job=1),
         ):
             with pytest.raises(ToolError, match="job 1 does not run on a terminal"):
                 await call
 
 
 async def test_a_program_on_a_terminal_is_typed_into_and_its_screen_is_seen(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         script = 'read -p "name? " name; echo "hello $name"; stty size; test -t 0 && echo terminal; cat'
-        first = await here.call(run_shell, command=script, pty=True)
+        first = await project.call(run_shell, command=script, pty=True)
         assert "running on a terminal as job 1" in first.text
-        await has_said(here, b"name?")
-        await here.call(write_job, job=1, text="Ada\n")
-        await has_said(here, b"terminal")
-        screen = await here.call(capture_pane, job=1)
+        await has_said(project, b"name?")
+        await project.call(write_job, job=1, text="Ada\n")
+        await has_said(project, b"terminal")
+        screen = await project.call(capture_pane, job=1)
         assert screen.text.splitlines()[:4] == ["name? Ada", "hello Ada", "24 80", "terminal"]
-        await here.call(send_keys, job=1, keys=["x", "Space", "y", "BSpace", "z", "Enter", "C-d"])
-        await ended(here, 1)
-        assert (await here.call(capture_pane, job=1)).text.splitlines()[4:6] == ["x z", "x z"]
+        await project.call(send_keys, job=1, keys=["x", "Space", "y", "BSpace", "z", "Enter", "C-d"])
+        await ended(project, 1)
+        assert (await project.call(capture_pane, job=1)).text.splitlines()[4:6] == ["x z", "x z"]
 
 
 async def test_control_c_reaches_the_program_on_the_terminal(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(
+    async with tool_project(tmp_path) as project:
+        await project.call(
             run_shell,
             command="trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.05; done",
             pty=True,
         )
-        await has_said(here, b"ready")
-        await here.call(send_keys, job=1, keys=["C-c"])
-        await ended(here, 1)
-        status = here.jobs.get(1).status()
+        await has_said(project, b"ready")
+        await project.call(send_keys, job=1, keys=["C-c"])
+        await ended(project, 1)
+        status = project.jobs.get(1).status()
         assert status.exit is not None
         assert status.exit.code == 9
 
 
 async def test_a_program_that_asks_where_its_cursor_is_gets_an_answer(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         command = (
             r"stty raw -echo; printf 'ab\033[6n'; IFS= read -rsd R answer; stty sane; echo; echo ${answer#?}"
         )
-        await here.call(run_shell, command=command, pty=True)
-        await until(lambda: all(job.state == "ended" for job in here.jobs.all()))
-        assert "[1;3" in here.jobs.get(1).log.text() if here.jobs.all() else True
+        await project.call(run_shell, command=command, pty=True)
+        await until(lambda: all(job.state == "ended" for job in project.jobs.all()))
+        assert "[1;3" in project.jobs.get(1).log.text() if project.jobs.all() else True
 
 
 async def test_typing_into_a_program_that_does_not_read_ends(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="stty raw -echo; echo ready; sleep 60", pty=True)
-        await has_said(here, b"ready")
-        terminal = here.jobs.get(1).terminal
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="stty raw -echo; echo ready; sleep 60", pty=True)
+        await has_said(project, b"ready")
+        terminal = project.jobs.get(1).terminal
         assert terminal is not None
         with pytest.raises(ToolError, match="too much to type at once"):
             await terminal.write(b"x" * 100_000)
@@ -194,49 +194,49 @@ async def test_typing_into_a_program_that_does_not_read_ends(tmp_path: Path) -> 
 
 
 async def test_typing_into_a_job_that_ended_says_so(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command=GO, pty=True)
-        go(here)
-        await ended(here, 1)
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command=GO, pty=True)
+        go(project)
+        await ended(project, 1)
         with pytest.raises(ToolError, match="the job has ended"):
-            await here.call(write_job, job=1, text="x")
+            await project.call(write_job, job=1, text="x")
 
 
 async def test_typing_in_the_moment_a_job_ends_says_so(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command=GO + "seq 1 3000", pty=True)
-        child = here.jobs.get(1).child
-        go(here)
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command=GO + "seq 1 3000", pty=True)
+        child = project.jobs.get(1).child
+        go(project)
         while not child.is_closed:
             await asyncio.sleep(0)
         with pytest.raises(ToolError, match="the job has ended"):
-            await here.call(write_job, job=1, text="x")
+            await project.call(write_job, job=1, text="x")
 
 
 async def test_a_flood_on_a_terminal_shows_its_end(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        await here.call(run_shell, command="seq 1 60000; echo over; sleep 60", pty=True)
-        await until(lambda: here.jobs.get(1).log.text().endswith("over\r\n"), within_s=50)
-        assert "60000\nover" in (await here.call(capture_pane, job=1)).text
+    async with tool_project(tmp_path) as project:
+        await project.call(run_shell, command="seq 1 60000; echo over; sleep 60", pty=True)
+        await until(lambda: project.jobs.get(1).log.text().endswith("over\r\n"), within_s=50)
+        assert "60000\nover" in (await project.call(capture_pane, job=1)).text
 
 
 async def test_a_screen_that_never_rests_is_shown_all_the_same(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         async with asyncio.timeout(60):
-            started = await here.call(run_shell, command="yes 'never at rest'", pty=True)
-            await until(lambda: here.jobs.get(1).log.total > 1000)
-            shown = await here.call(capture_pane, job=1)
+            started = await project.call(run_shell, command="yes 'never at rest'", pty=True)
+            await until(lambda: project.jobs.get(1).log.total > 1000)
+            shown = await project.call(capture_pane, job=1)
         assert "running on a terminal as job 1" in started.text
         assert shown.text.count("never at rest") > 5
-        await here.call(stop_job, job=1)
+        await project.call(stop_job, job=1)
 
 
 async def test_old_ended_jobs_are_forgotten(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         for _ in range(KEPT_ENDED + 3):
-            here.jobs.start(here.request("true"), command="true")
-            await until(lambda: here.jobs.all()[-1].state == "ended")
-        await until(lambda: [job.id for job in here.jobs.all()] == list(range(4, KEPT_ENDED + 4)))
+            project.jobs.start(project.request("true"), command="true")
+            await until(lambda: project.jobs.all()[-1].state == "ended")
+        await until(lambda: [job.id for job in project.jobs.all()] == list(range(4, KEPT_ENDED + 4)))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from buddy.workspace.processes.process_tree import (
     tag_number,
 )
 from tests.capabilities import requires
-from tests.support.command_desk import desk, until
+from tests.support.command_tools import tool_project, until
 
 linux = requires("proc")
 
@@ -142,10 +142,10 @@ def test_a_command_that_came_to_a_limit_says_which_setting_it_is(
 
 
 async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
-    async with desk(tmp_path, variables={"BASH_ENV": str(tmp_path / "home" / ".bashrc")}) as here:
+    async with tool_project(tmp_path, variables={"BASH_ENV": str(tmp_path / "home" / ".bashrc")}) as project:
         for name in (".bashrc", ".profile", ".bash_profile"):
             (tmp_path / "home" / name).write_text("echo start-up\n")
-        assert (await here.run("echo only; echo $-")).text.split("\n")[0] == "only"
+        assert (await project.run("echo only; echo $-")).text.split("\n")[0] == "only"
 
 
 @pytest.mark.parametrize(
@@ -167,22 +167,22 @@ async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
 async def test_what_cannot_start_says_why_and_leaks_nothing(
     tmp_path: Path, request_: CommandRequest, words: str
 ) -> None:
-    async with desk(tmp_path) as here:
-        await here.run("true")
+    async with tool_project(tmp_path) as project:
+        await project.run("true")
         descriptors = os.listdir("/proc/self/fd") if sys.platform == "linux" else []
         with pytest.raises(ToolError, match=words):
-            here.children.start(request_)
-        terminal = msgspec.structs.replace(here.request("true"), cwd="/dev/null/nowhere")
+            project.children.start(request_)
+        terminal = msgspec.structs.replace(project.request("true"), cwd="/dev/null/nowhere")
         with pytest.raises(ToolError, match="folder"):
-            here.jobs.start(terminal, command="true")
+            project.jobs.start(terminal, command="true")
         if descriptors:
             assert len(os.listdir("/proc/self/fd")) == len(descriptors)
 
 
 @linux
 async def test_descendants_carry_the_tag_even_without_environment_and_session(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        child = here.children.start(here.request("(env -i setsid /bin/sleep 50 &); sleep 50; true"))
+    async with tool_project(tmp_path) as project:
+        child = project.children.start(project.request("(env -i setsid /bin/sleep 50 &); sleep 50; true"))
 
         def found() -> dict[int, ProcessInfo]:
             return members(child.tree.tag, child.tree.leader)
@@ -198,8 +198,8 @@ async def test_buddys_own_limits_are_as_before(tmp_path: Path) -> None:
     import resource
 
     before = (resource.getrlimit(resource.RLIMIT_RTTIME), resource.getrlimit(resource.RLIMIT_CORE))
-    async with desk(tmp_path) as here:
-        await here.run("true")
+    async with tool_project(tmp_path) as project:
+        await project.run("true")
     assert (resource.getrlimit(resource.RLIMIT_RTTIME), resource.getrlimit(resource.RLIMIT_CORE)) == before
     assert tag_number(os.getpid()) is None
     assert RTTIME_FLOOR > 10**15
@@ -243,8 +243,8 @@ def test_a_process_whose_name_imitates_the_format_is_read_rightly(tmp_path: Path
 
 async def test_running_and_reading_of_other_owners_children_is_left_alone(tmp_path: Path) -> None:
     """A child of somebody else in this process keeps its exit status for its owner."""
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         other = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 5")
         for _ in range(20):
-            await here.run("(true &)")
+            await project.run("(true &)")
         assert await other.wait() == 5

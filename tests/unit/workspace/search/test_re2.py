@@ -21,60 +21,60 @@ from buddy.tools.grep import grep
 from buddy.workspace.search import re2 as search_re2
 from buddy.workspace.search.matcher import Found
 from buddy.workspace.search.runner import SearchLimits, SearchRun, merge_results, stoppable
-from tests.support.search_desk import SearchDesk, search_desk
+from tests.support.search_tools import SearchProject, search_project
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[SearchDesk]:
-    async with search_desk(tmp_path) as desk:
-        yield desk
+async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
+    async with search_project(tmp_path) as project:
+        yield project
 
 
-def traps(desk: SearchDesk) -> None:
+def traps(project: SearchProject) -> None:
     """A tree with everything that makes search programs disagree."""
-    subprocess.run(["git", "init", "-q"], cwd=desk.root, check=True)
-    desk.put(".gitignore", "*.log\nout/\n!keep.log\n*.tm[pq]\nsub/**/not\n/rooted\n")
-    desk.put(".buddyignore", "!mine.tmp\nprivate/\n")
-    desk.put(".ignore", "dotted.txt\n")
-    desk.put(".rgignore", "dotted.txt\n")
-    desk.put(".git/info/exclude", "excluded.txt\n")
-    desk.put("a.py", "import os\nneedle = 1\nNEEDLE = 2\nlast needle")
-    desk.put("crlf.txt", "one\r\nneedle\r\nneedle two\r\n")
-    desk.put("old-mac.txt", "one\rneedle\rthree")
-    desk.put("latin.txt", "caf\xe9 needle caf\xe9\n".encode("latin-1"))
-    desk.put("utf8.txt", "café needle ſtraße İ K\n")
-    desk.put("wide.txt", "\ufeffneedle in wide é\n".encode("utf-16-le"))
-    desk.put("wide-be.txt", b"\xfe\xff" + "needle big\n".encode("utf-16-be"))
-    desk.put("bom.txt", b"\xef\xbb\xbfneedle after a mark\n")
-    desk.put("data.bin", b"\0\1needle\0\xff")
-    desk.put("long.txt", "x" * 5000 + "needle" + "y" * 5000 + "\n")
-    desk.put(".hidden/x.txt", "needle hidden\n")
-    desk.put("with space/na\nme.txt", "needle odd name\n")
-    desk.put("-e.txt", "needle option\n")
-    desk.put("app.log", "needle ignored\n")
-    desk.put("keep.log", "needle kept\n")
-    desk.put("out/deep/x.txt", "needle ignored\n" * 3)
-    desk.put(".env", "needle=secret\n")
-    desk.put("empty.txt", "")
-    desk.put("dotted.txt", "needle that rg's own files ignore\n")
-    desk.put("excluded.txt", "needle excluded\n")
-    desk.put("mine.tmp", "needle brought back\n")
-    desk.put("other.tmq", "needle ignored\n")
-    desk.put("private/x.txt", "needle that only buddy ignores\n")
-    desk.put("sub/deep/not", "needle ignored\n")
-    desk.put("sub/rooted", "needle not ignored here\n")
-    desk.put("lone/.gitignore", "*\n!kept.txt\n")
-    desk.put("lone/kept.txt", "needle kept\n")
-    desk.put("late-zero.txt", "needle\n" + "x" * 9000 + "\0\n")
-    desk.put("bad-utf8.txt", b"needle \xff\xff caf\xc3\n")
-    desk.put("id_rsa.pub", "needle public\n")
-    desk.put("services/secrets.yaml", "needle: secret\n")
-    desk.put(os.fsdecode(b"name-\xff.txt"), "needle in a file with an odd name\n")
-    desk.put("vendor/inner.txt", "needle inner\n")
-    desk.put("sub/tracked.py", "def needle(x):\n\treturn  x\n\n\ndef other(): pass\n")
-    subprocess.run(["git", "init", "-q"], cwd=desk.root / "vendor", check=True)
-    (desk.root / "link.txt").symlink_to("a.py")
-    (desk.root / "loop").symlink_to(".")
+    subprocess.run(["git", "init", "-q"], cwd=project.root, check=True)
+    project.put(".gitignore", "*.log\nout/\n!keep.log\n*.tm[pq]\nsub/**/not\n/rooted\n")
+    project.put(".buddyignore", "!mine.tmp\nprivate/\n")
+    project.put(".ignore", "dotted.txt\n")
+    project.put(".rgignore", "dotted.txt\n")
+    project.put(".git/info/exclude", "excluded.txt\n")
+    project.put("a.py", "import os\nneedle = 1\nNEEDLE = 2\nlast needle")
+    project.put("crlf.txt", "one\r\nneedle\r\nneedle two\r\n")
+    project.put("old-mac.txt", "one\rneedle\rthree")
+    project.put("latin.txt", "caf\xe9 needle caf\xe9\n".encode("latin-1"))
+    project.put("utf8.txt", "café needle ſtraße İ K\n")
+    project.put("wide.txt", "\ufeffneedle in wide é\n".encode("utf-16-le"))
+    project.put("wide-be.txt", b"\xfe\xff" + "needle big\n".encode("utf-16-be"))
+    project.put("bom.txt", b"\xef\xbb\xbfneedle after a mark\n")
+    project.put("data.bin", b"\0\1needle\0\xff")
+    project.put("long.txt", "x" * 5000 + "needle" + "y" * 5000 + "\n")
+    project.put(".hidden/x.txt", "needle hidden\n")
+    project.put("with space/na\nme.txt", "needle odd name\n")
+    project.put("-e.txt", "needle option\n")
+    project.put("app.log", "needle ignored\n")
+    project.put("keep.log", "needle kept\n")
+    project.put("out/deep/x.txt", "needle ignored\n" * 3)
+    project.put(".env", "needle=secret\n")
+    project.put("empty.txt", "")
+    project.put("dotted.txt", "needle that rg's own files ignore\n")
+    project.put("excluded.txt", "needle excluded\n")
+    project.put("mine.tmp", "needle brought back\n")
+    project.put("other.tmq", "needle ignored\n")
+    project.put("private/x.txt", "needle that only buddy ignores\n")
+    project.put("sub/deep/not", "needle ignored\n")
+    project.put("sub/rooted", "needle not ignored here\n")
+    project.put("lone/.gitignore", "*\n!kept.txt\n")
+    project.put("lone/kept.txt", "needle kept\n")
+    project.put("late-zero.txt", "needle\n" + "x" * 9000 + "\0\n")
+    project.put("bad-utf8.txt", b"needle \xff\xff caf\xc3\n")
+    project.put("id_rsa.pub", "needle public\n")
+    project.put("services/secrets.yaml", "needle: secret\n")
+    project.put(os.fsdecode(b"name-\xff.txt"), "needle in a file with an odd name\n")
+    project.put("vendor/inner.txt", "needle inner\n")
+    project.put("sub/tracked.py", "def needle(x):\n\treturn  x\n\n\ndef other(): pass\n")
+    subprocess.run(["git", "init", "-q"], cwd=project.root / "vendor", check=True)
+    (project.root / "link.txt").symlink_to("a.py")
+    (project.root / "loop").symlink_to(".")
 
 
 PATTERNS: tuple[dict[str, Any], ...] = (
@@ -135,13 +135,13 @@ def without_re2(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 async def test_the_answers_are_the_same_where_there_is_no_re2(
-    desk: SearchDesk, without_re2: Callable[[], None]
+    project: SearchProject, without_re2: Callable[[], None]
 ) -> None:
-    traps(desk)
-    with_it = [await desk.ask(grep, **arguments) for arguments in PATTERNS]
+    traps(project)
+    with_it = [await project.ask(grep, **arguments) for arguments in PATTERNS]
     without_re2()
     try:
-        assert [await desk.ask(grep, **arguments) for arguments in PATTERNS] == with_it
+        assert [await project.ask(grep, **arguments) for arguments in PATTERNS] == with_it
     finally:
         search_re2._re2.cache_clear()
     assert not any(answer.startswith("refused") for answer in with_it)
@@ -150,18 +150,18 @@ async def test_the_answers_are_the_same_where_there_is_no_re2(
 @pytest.mark.parametrize("pattern", [r"foo\b.", r"foo(?= )", r"(f)oo\1?\b", "foo"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 100), (3, 4), (90, 40), (400, 10)])
 async def test_pages_are_the_same_whichever_engine_decides_about_a_file(
-    desk: SearchDesk, pattern: str, offset: int, limit: int, without_re2: Callable[[], None]
+    project: SearchProject, pattern: str, offset: int, limit: int, without_re2: Callable[[], None]
 ) -> None:
     chance = random.Random(5)
     words = ("foo bar", "fooé", "hay", "é foo x", "foo")
     for n in range(60):
-        desk.put(f"{n:02}.txt", "".join(f"{chance.choice(words)}\n" for _ in range(chance.randrange(9))))
+        project.put(f"{n:02}.txt", "".join(f"{chance.choice(words)}\n" for _ in range(chance.randrange(9))))
     page = {"pattern": pattern, "offset": offset, "limit": limit}
 
-    mixed = [await desk.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")]
+    mixed = [await project.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")]
     without_re2()
     try:
-        assert [await desk.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")] == mixed
+        assert [await project.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")] == mixed
     finally:
         search_re2._re2.cache_clear()
 
@@ -187,23 +187,23 @@ def test_counting_ends_at_the_same_file_as_in_one_search(enough: int) -> None:
     assert whole.binary == ["b"][: searched > 1]
 
 
-async def test_a_search_is_left_at_once_when_cancelled(desk: SearchDesk) -> None:
+async def test_a_search_is_left_at_once_when_cancelled(project: SearchProject) -> None:
     for n in range(3000):
-        desk.put(f"{n % 30}/{n}.txt", "hay\n" * 20)
+        project.put(f"{n % 30}/{n}.txt", "hay\n" * 20)
     before = set(psutil.Process().children())
-    asking = asyncio.create_task(desk.ask(grep, pattern=r"(h)ay\1?needle"))
+    asking = asyncio.create_task(project.ask(grep, pattern=r"(h)ay\1?needle"))
     await asyncio.sleep(0.02)
 
-    desk.cancelled.set()
+    project.cancelled.set()
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asking, 30)
     assert set(psutil.Process().children()) <= before
 
 
-async def test_no_search_takes_longer_than_its_time_limit(desk: SearchDesk) -> None:
+async def test_no_search_takes_longer_than_its_time_limit(project: SearchProject) -> None:
     stuck = threading.Event()
-    run = SearchRun(None, str(desk.root), 1, desk.cancelled, time.monotonic() + 0.05)
+    run = SearchRun(None, str(project.root), 1, project.cancelled, time.monotonic() + 0.05)
 
     try:
         with pytest.raises(ToolError, match="time limit in the middle of a large file"):
@@ -212,21 +212,21 @@ async def test_no_search_takes_longer_than_its_time_limit(desk: SearchDesk) -> N
         stuck.set()
 
 
-async def test_patterns_that_take_re_for_ever_are_answered_at_once(desk: SearchDesk) -> None:
-    desk.put("a.txt", "a" * 50_000 + "\n")
+async def test_patterns_that_take_re_for_ever_are_answered_at_once(project: SearchProject) -> None:
+    project.put("a.txt", "a" * 50_000 + "\n")
 
-    assert (await desk.grep("(a+)+b$")).startswith("no matches")
-    assert (await desk.grep("(a|a)*b")).startswith("no matches")
+    assert (await project.grep("(a+)+b$")).startswith("no matches")
+    assert (await project.grep("(a|a)*b")).startswith("no matches")
 
 
 @pytest.mark.parametrize(
     ("pattern", "lines"), [("^$", ["2:"]), ("(?=b)", ["3:b"]), ("^", ["1:a", "2:", "3:b"])]
 )
 async def test_an_empty_match_over_lines_counts_once(
-    desk: SearchDesk, pattern: str, lines: list[str]
+    project: SearchProject, pattern: str, lines: list[str]
 ) -> None:
-    desk.put("a.txt", "a\n\nb\n")
+    project.put("a.txt", "a\n\nb\n")
 
-    found = await desk.grep(pattern, multiline=True, context=0)
+    found = await project.grep(pattern, multiline=True, context=0)
 
     assert found.splitlines()[1:-1] == lines

@@ -20,7 +20,7 @@ from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.locks import FileLocks
-from tests.support.board_desk import BoardDesk, board_desk
+from tests.support.scripted_session import ScriptedSession, scripted_session
 
 OWN = {".git", ".buddyx"}
 Look = dict[str, tuple[str, int, bytes]]
@@ -54,8 +54,8 @@ def theirs(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()}
 
 
-def locks_of(desk: BoardDesk) -> FileLocks:
-    found = desk.board.task(1).services.services[FileLocks]
+def locks_of(session: ScriptedSession) -> FileLocks:
+    found = session.board.task(1).services.services[FileLocks]
     assert isinstance(found, FileLocks)
     return found
 
@@ -63,9 +63,9 @@ def locks_of(desk: BoardDesk) -> FileLocks:
 class Walker:
     """Calls chosen at random among those that make sense in the tree as it is."""
 
-    def __init__(self, desk: BoardDesk, seed: int) -> None:
-        self.desk = desk
-        self.root = desk.root
+    def __init__(self, session: ScriptedSession, seed: int) -> None:
+        self.session = session
+        self.root = session.root
         self.chance = random.Random(seed)
         self.step = 0
 
@@ -88,7 +88,7 @@ class Walker:
             return
         tool, arguments = made
         try:
-            await self.desk.call(tool, arguments)  # type: ignore[arg-type]
+            await self.session.call(tool, arguments)  # type: ignore[arg-type]
         except ToolError:
             return
 
@@ -164,8 +164,8 @@ class Walker:
         return run_shell, {"command": f"chmod {mode} {shlex.quote(name)}"}
 
 
-async def start(desk: BoardDesk) -> None:
-    root = desk.root
+async def start(session: ScriptedSession) -> None:
+    root = session.root
     (root / "src/deep").mkdir(parents=True)
     (root / "empty/in").mkdir(parents=True)
     (root / "src/a.txt").write_text("a\nb\n")
@@ -185,40 +185,40 @@ async def start(desk: BoardDesk) -> None:
 async def test_any_sequence_of_calls_is_taken_back_whole_and_made_again_whole(
     tmp_path: Path, seed: int, repository: bool
 ) -> None:
-    async with board_desk(tmp_path, repository=repository) as desk:
-        await start(desk)
+    async with scripted_session(tmp_path, repository=repository) as session:
+        await start(session)
         if repository:
-            git(desk.root, "add", "src", "top.txt")
-            git(desk.root, "commit", "-q", "-m", "start")
-            (desk.root / "src/a.txt").write_text("stashed\n")
-            git(desk.root, "stash", "-q")
-            (desk.root / "src/a.txt").write_text("a\nb\nstaged\n")
-            git(desk.root, "add", "src/a.txt")
-            (desk.root / "top.txt").chmod(0o600)
-            (desk.root / "src/deep/run.sh").chmod(0o750)
-            (desk.root / "src/deep").chmod(0o711)
-        walker = Walker(desk, seed)
-        before = theirs(desk.root)
-        looks = [look(desk.root)]
+            git(session.root, "add", "src", "top.txt")
+            git(session.root, "commit", "-q", "-m", "start")
+            (session.root / "src/a.txt").write_text("stashed\n")
+            git(session.root, "stash", "-q")
+            (session.root / "src/a.txt").write_text("a\nb\nstaged\n")
+            git(session.root, "add", "src/a.txt")
+            (session.root / "top.txt").chmod(0o600)
+            (session.root / "src/deep/run.sh").chmod(0o750)
+            (session.root / "src/deep").chmod(0o711)
+        walker = Walker(session, seed)
+        before = theirs(session.root)
+        looks = [look(session.root)]
         for _ in range(25):
-            count = len(desk.undo.entries())
+            count = len(session.undo.entries())
             await walker.one()
-            assert len(desk.undo.entries()) in (count, count + 1)
-            if len(desk.undo.entries()) > count:
-                looks.append(look(desk.root))
+            assert len(session.undo.entries()) in (count, count + 1)
+            if len(session.undo.entries()) > count:
+                looks.append(look(session.root))
             else:
-                assert look(desk.root) == looks[-1]
-        locks = locks_of(desk)
+                assert look(session.root) == looks[-1]
+        locks = locks_of(session)
         for wanted in reversed(looks[:-1]):
-            desk.undo.undo(locks, 1, merging=True)
-            assert look(desk.root) == wanted
+            session.undo.undo(locks, 1, merging=True)
+            assert look(session.root) == wanted
         for wanted in looks[1:]:
-            desk.undo.redo(locks, 1, merging=True)
-            assert look(desk.root) == wanted
+            session.undo.redo(locks, 1, merging=True)
+            assert look(session.root) == wanted
         for _ in range(3):
             for _ in range(len(looks) // 2):
-                desk.undo.undo(locks, 1)
+                session.undo.undo(locks, 1)
             for _ in range(len(looks) // 2):
-                desk.undo.redo(locks, 1)
-        assert look(desk.root) == looks[-1]
-        assert theirs(desk.root) == before
+                session.undo.redo(locks, 1)
+        assert look(session.root) == looks[-1]
+        assert theirs(session.root) == before

@@ -12,7 +12,7 @@ import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.undo.trash import Trash, Trashed, fill_box
-from tests.support.files_desk import Desk
+from tests.support.file_tools import ToolProject
 
 DAY_S = 86_400.0
 NOW = 1_000 * DAY_S
@@ -128,14 +128,14 @@ def test_a_removal_that_broke_off_is_finished_and_never_offered(tmp_path: Path) 
 
 
 async def test_a_deleted_file_knows_its_size_and_redo_puts_it_back_into_its_box(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "work", session=tmp_path / "session")
-    desk.trash = Trash(str(tmp_path / "trash"), seal)
-    desk.put("dir/a.txt", "12345")
-    desk.put("dir/sub/b.txt", "123")
-    fill_box(desk.trash.place().removesuffix("/it"), str(desk.root / "dir"), 1, seal=seal)
-    (found,) = desk.trash.list()
+    project = ToolProject(tmp_path / "work", session=tmp_path / "session")
+    project.trash = Trash(str(tmp_path / "trash"), seal)
+    project.put("dir/a.txt", "12345")
+    project.put("dir/sub/b.txt", "123")
+    fill_box(project.trash.place().removesuffix("/it"), str(project.root / "dir"), 1, seal=seal)
+    (found,) = project.trash.list()
     assert (found.name, found.size_bytes) == ("dir", 8)
-    desk.trash.restore(found.id)
-    assert (desk.trash.list(), desk.bytes("dir/sub/b.txt")) == ((), b"123")
-    fill_box(str(tmp_path / "trash" / found.id), str(desk.root / "dir"), 0)
-    assert desk.trash.list() == (found,)
+    project.trash.restore(found.id)
+    assert (project.trash.list(), project.bytes("dir/sub/b.txt")) == ((), b"123")
+    fill_box(str(tmp_path / "trash" / found.id), str(project.root / "dir"), 0)
+    assert project.trash.list() == (found,)

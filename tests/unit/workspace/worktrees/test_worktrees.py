@@ -20,7 +20,7 @@ from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 from buddy.workspace.worktrees.changes import carry
 from buddy.workspace.worktrees.worktrees import Kept, Worktrees, WorktreeStanding, read_origin
 from tests.security.test_git_hostile import MARK, config, git, program
-from tests.support.command_desk import desk, until
+from tests.support.command_tools import tool_project, until
 
 
 def commit(folder: Path, text: str = "more") -> str:
@@ -55,9 +55,9 @@ class OtherGit(ChildProcesses):
 async def trees_of(
     tmp_path: Path, prepare: Callable[[Path], object] = plain, *, script: str = '"$@"'
 ) -> AsyncIterator[Worktrees]:
-    async with desk(tmp_path) as here, OtherGit(here.children, script) as children:
-        prepare(here.folder)
-        yield Worktrees(children, str(here.folder), GitLock())
+    async with tool_project(tmp_path) as project, OtherGit(project.children, script) as children:
+        prepare(project.folder)
+        yield Worktrees(children, str(project.folder), GitLock())
 
 
 async def refused(trees: Worktrees, wanted: str = "a task", *, exact: bool = False) -> str:

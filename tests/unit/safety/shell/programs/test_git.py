@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from buddy.safety.git_configuration import executing_keys
 from buddy.safety.git_repository import may_be_tracked, submodules, tracked_paths
-from tests.support.shell_desk import ShellDesk, make_desk
+from tests.support.shell_project import ShellProject, shell_project
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    made = make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    made = shell_project(tmp_path)
     made.git("init", "-q", "-b", "main", ".")
     return made
 
@@ -25,13 +25,13 @@ def desk(tmp_path: Path) -> ShellDesk:
 GIT_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
-def keys(desk: ShellDesk, folder: str = ".") -> list[str]:
-    found = executing_keys(str((desk.root / folder).resolve()), str(desk.root))
+def keys(project: ShellProject, folder: str = ".") -> list[str]:
+    found = executing_keys(str((project.root / folder).resolve()), str(project.root))
     return [key.rpartition(": ")[2] for key in found]
 
 
-def configure(desk: ShellDesk, text: str, file: str = ".git/config") -> None:
-    path = desk.root / file
+def configure(project: ShellProject, text: str, file: str = ".git/config") -> None:
+    path = project.root / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -120,16 +120,18 @@ git ls-files | xargs rm
 """
 
 
-def test_subcommands_that_only_read_run_without_a_question(desk: ShellDesk) -> None:
+def test_subcommands_that_only_read_run_without_a_question(project: ShellProject) -> None:
     asked = {
-        line: desk.reason(line) for line in READS.splitlines() if line and line not in desk.allowed(line)
+        line: project.reason(line)
+        for line in READS.splitlines()
+        if line and line not in project.allowed(line)
     }
 
     assert asked == {}
 
 
-def test_subcommands_that_may_do_more_are_asked_about(desk: ShellDesk) -> None:
-    assert desk.allowed(ASKS) == []
+def test_subcommands_that_may_do_more_are_asked_about(project: ShellProject) -> None:
+    assert project.allowed(ASKS) == []
 
 
 @pytest.mark.parametrize(
@@ -153,57 +155,57 @@ def test_subcommands_that_may_do_more_are_asked_about(desk: ShellDesk) -> None:
     ],
 )
 def test_SEC_051_a_configuration_that_starts_programs_is_seen(
-    desk: ShellDesk, text: str, found: list[str]
+    project: ShellProject, text: str, found: list[str]
 ) -> None:
-    configure(desk, text)
+    configure(project, text)
 
-    assert keys(desk) == found
-    assert keys(desk, "src/sub") == found
-    assert desk.analyse("git status").read_only is not bool(found)
-    assert desk.analyse("git version").read_only
+    assert keys(project) == found
+    assert keys(project, "src/sub") == found
+    assert project.analyse("git status").read_only is not bool(found)
+    assert project.analyse("git version").read_only
 
 
-def test_SEC_051_the_keys_are_shown(desk: ShellDesk) -> None:
-    configure(desk, "[core]\nfsmonitor = ./x\n")
+def test_SEC_051_the_keys_are_shown(project: ShellProject) -> None:
+    configure(project, "[core]\nfsmonitor = ./x\n")
 
-    assert desk.reason("git status") == (
-        f"the repository's configuration may start programs: {desk.root}/.git/config: core.fsmonitor"
+    assert project.reason("git status") == (
+        f"the repository's configuration may start programs: {project.root}/.git/config: core.fsmonitor"
     )
 
 
-def test_a_nested_repository_is_looked_at_where_the_command_runs(desk: ShellDesk) -> None:
-    configure(desk, "[core]\nfsmonitor = ./x\n", "src/.git/config")
+def test_a_nested_repository_is_looked_at_where_the_command_runs(project: ShellProject) -> None:
+    configure(project, "[core]\nfsmonitor = ./x\n", "src/.git/config")
 
-    assert desk.analyse("git log").read_only
-    assert not desk.analyse("git -C src log").read_only
-    assert not desk.analyse("cd src && git log").read_only
+    assert project.analyse("git log").read_only
+    assert not project.analyse("git -C src log").read_only
+    assert not project.analyse("cd src && git log").read_only
 
 
-def test_a_folder_that_looks_like_a_bare_repository_is_asked(desk: ShellDesk) -> None:
-    (desk.root / "src/objects").mkdir()
-    (desk.root / "src/HEAD").write_text("ref: x")
+def test_a_folder_that_looks_like_a_bare_repository_is_asked(project: ShellProject) -> None:
+    (project.root / "src/objects").mkdir()
+    (project.root / "src/HEAD").write_text("ref: x")
 
-    assert "a repository without a work tree" in desk.reason("git -C src log")
+    assert "a repository without a work tree" in project.reason("git -C src log")
 
 
 def test_no_repository_has_no_keys(tmp_path: Path) -> None:
     assert executing_keys(str(tmp_path), str(tmp_path)) == ()
 
 
-def test_the_configuration_behind_a_git_file_is_looked_at(desk: ShellDesk) -> None:
-    configure(desk, "gitdir: ../.git/modules/sub\n", "src/.git")
-    configure(desk, "[core]\npager = x\n", ".git/modules/sub/config")
-    configure(desk, "[core]\nhooksPath = x\n", ".git/modules/sub/config.worktree")
+def test_the_configuration_behind_a_git_file_is_looked_at(project: ShellProject) -> None:
+    configure(project, "gitdir: ../.git/modules/sub\n", "src/.git")
+    configure(project, "[core]\npager = x\n", ".git/modules/sub/config")
+    configure(project, "[core]\nhooksPath = x\n", ".git/modules/sub/config.worktree")
 
-    assert keys(desk, "src") == ["core.pager", "core.hookspath"]
+    assert keys(project, "src") == ["core.pager", "core.hookspath"]
 
 
-def test_a_worktree_shares_the_configuration_of_its_repository(desk: ShellDesk) -> None:
-    configure(desk, "gitdir: ../.git/worktrees/w\n", "src/.git")
-    configure(desk, "../..\n", ".git/worktrees/w/commondir")
-    configure(desk, "[core]\npager = x\n")
+def test_a_worktree_shares_the_configuration_of_its_repository(project: ShellProject) -> None:
+    configure(project, "gitdir: ../.git/worktrees/w\n", "src/.git")
+    configure(project, "../..\n", ".git/worktrees/w/commondir")
+    configure(project, "[core]\npager = x\n")
 
-    assert keys(desk, "src") == ["core.pager"]
+    assert keys(project, "src") == ["core.pager"]
 
 
 @pytest.mark.parametrize(
@@ -226,21 +228,21 @@ def test_a_worktree_shares_the_configuration_of_its_repository(desk: ShellDesk) 
         '# \r[x "y"]\n',
     ],
 )
-def test_no_line_before_it_hides_a_key(desk: ShellDesk, before: str) -> None:
-    configure(desk, f"[core]\n{before}\tfsmonitor = ./x\n")
+def test_no_line_before_it_hides_a_key(project: ShellProject, before: str) -> None:
+    configure(project, f"[core]\n{before}\tfsmonitor = ./x\n")
 
-    assert "core.fsmonitor" in listed(desk)
-    assert keys(desk) == ["core.fsmonitor"]
+    assert "core.fsmonitor" in listed(project)
+    assert keys(project) == ["core.fsmonitor"]
 
 
 @pytest.mark.parametrize("before", ["a = b \\\n", 'a = "b # \\\n', "a = b \\\n c \\\n", "[core] a = b \\\n"])
-def test_what_a_value_goes_on_with_is_no_key(desk: ShellDesk, before: str) -> None:
+def test_what_a_value_goes_on_with_is_no_key(project: ShellProject, before: str) -> None:
     end = '"' if before.count('"') % 2 else ""
-    configure(desk, f"[core]\n{before}\tfsmonitor = ./x{end}\n")
+    configure(project, f"[core]\n{before}\tfsmonitor = ./x{end}\n")
 
-    assert "core.a" in listed(desk)
-    assert "core.fsmonitor" not in listed(desk)
-    assert keys(desk) == []
+    assert "core.a" in listed(project)
+    assert "core.fsmonitor" not in listed(project)
+    assert keys(project) == []
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -260,31 +262,31 @@ def test_what_a_value_goes_on_with_is_no_key(desk: ShellDesk, before: str) -> No
         max_size=14,
     ).map("".join)
 )
-def test_a_key_git_finds_is_found_whatever_stands_around_it(desk: ShellDesk, text: str) -> None:
-    configure(desk, f"[core]\n{text}\tfsmonitor = x\n")
+def test_a_key_git_finds_is_found_whatever_stands_around_it(project: ShellProject, text: str) -> None:
+    configure(project, f"[core]\n{text}\tfsmonitor = x\n")
 
-    assert "core.fsmonitor" not in listed(desk) or keys(desk)
+    assert "core.fsmonitor" not in listed(project) or keys(project)
 
 
-def listed(desk: ShellDesk) -> list[str]:
+def listed(project: ShellProject) -> list[str]:
     """The names of the settings git itself finds in the repository's file; none where it can't read it."""
     asked = ["git", "config", "--file", ".git/config", "--name-only", "--list"]
-    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
+    done = subprocess.run(asked, cwd=project.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
     return done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 0 else []
 
 
-def odd_repository(desk: ShellDesk, name: bytes) -> bytes:
+def odd_repository(project: ShellProject, name: bytes) -> bytes:
     """A repository in src whose configuration starts a program, with its data in a folder of that name."""
-    src = os.fsencode(desk.root / "src")
-    desk.git("init", "-q", "src")
-    desk.git("-C", "src", "config", "core.fsmonitor", "./x")
+    src = os.fsencode(project.root / "src")
+    project.git("init", "-q", "src")
+    project.git("-C", "src", "config", "core.fsmonitor", "./x")
     os.rename(src + b"/.git", src + b"/" + name)
     return src
 
 
-def git_finds_the_program(desk: ShellDesk) -> bool:
+def git_finds_the_program(project: ShellProject) -> bool:
     asked = ["git", "-C", "src", "config", "core.fsmonitor"]
-    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
+    done = subprocess.run(asked, cwd=project.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
     return done.stdout == b"./x\n"
 
 
@@ -293,92 +295,94 @@ ODD_NAMES = (b"kept\xff", b" kept", b"kept ", b"kept\t", b"\nkept", b"k\re\npt")
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
 @pytest.mark.parametrize("behind", [b"", b"\n", b"\r\n\n", b"\0junk", b"\0junk\n"], ids=ascii)
-def test_where_a_git_file_leads_is_read_to_the_letter(desk: ShellDesk, name: bytes, behind: bytes) -> None:
-    src = odd_repository(desk, name)
+def test_where_a_git_file_leads_is_read_to_the_letter(
+    project: ShellProject, name: bytes, behind: bytes
+) -> None:
+    src = odd_repository(project, name)
     with open(src + b"/.git", "wb") as file:
         file.write(b"gitdir: " + name + behind)
 
-    assert git_finds_the_program(desk)
-    assert keys(desk, "src") == ["core.fsmonitor"]
+    assert git_finds_the_program(project)
+    assert keys(project, "src") == ["core.fsmonitor"]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
 @pytest.mark.parametrize("behind", [b"", b"\n", b"\0junk"], ids=ascii)
 def test_where_the_shared_folder_is_is_read_to_the_letter(
-    desk: ShellDesk, name: bytes, behind: bytes
+    project: ShellProject, name: bytes, behind: bytes
 ) -> None:
-    src = odd_repository(desk, name)
+    src = odd_repository(project, name)
     os.mkdir(src + b"/.git")
-    (desk.root / "src" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (project.root / "src" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     with open(src + b"/.git/commondir", "wb") as file:
         file.write(b"../" + name + behind)
 
-    assert git_finds_the_program(desk)
-    assert keys(desk, "src") == ["core.fsmonitor"]
+    assert git_finds_the_program(project)
+    assert keys(project, "src") == ["core.fsmonitor"]
 
 
-def test_a_submodule_that_shares_another_configuration_is_looked_at(desk: ShellDesk) -> None:
-    src = odd_repository(desk, b"kept")
-    desk.git("init", "-q", "src")
-    desk.git("-C", "src", "commit", "-q", "--allow-empty", "-m", "x")
-    desk.git("add", "src")
+def test_a_submodule_that_shares_another_configuration_is_looked_at(project: ShellProject) -> None:
+    src = odd_repository(project, b"kept")
+    project.git("init", "-q", "src")
+    project.git("-C", "src", "commit", "-q", "--allow-empty", "-m", "x")
+    project.git("add", "src")
     with open(src + b"/.git/commondir", "wb") as file:
         file.write(b"../kept\n")
 
-    assert git_finds_the_program(desk)
-    assert keys(desk) == ["core.fsmonitor"]
+    assert git_finds_the_program(project)
+    assert keys(project) == ["core.fsmonitor"]
 
 
-def test_a_git_file_that_leads_out_of_the_workspace_is_asked(desk: ShellDesk) -> None:
-    configure(desk, "gitdir: ../../other\n", "src/.git")
+def test_a_git_file_that_leads_out_of_the_workspace_is_asked(project: ShellProject) -> None:
+    configure(project, "gitdir: ../../other\n", "src/.git")
 
-    assert keys(desk, "src") == ["a repository whose data lies elsewhere"]
+    assert keys(project, "src") == ["a repository whose data lies elsewhere"]
 
 
 def test_the_workspace_itself_may_be_a_worktree_of_a_repository_elsewhere(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
-    configure(desk, "gitdir: ../other\n", ".git")
+    project = shell_project(tmp_path)
+    configure(project, "gitdir: ../other\n", ".git")
 
-    assert keys(desk) == []
+    assert keys(project) == []
 
 
-def test_submodules_are_found_in_the_index_and_looked_at(desk: ShellDesk) -> None:
-    sub = desk.root / "src" / "sub"
-    desk.git("init", "-q", "src/sub")
-    desk.git("-C", "src/sub", "commit", "-q", "--allow-empty", "-m", "x")
-    desk.git("add", "src/sub", "a")
-    assert submodules(str(desk.root / ".git")) == ("src/sub",)
-    assert keys(desk) == []
+def test_submodules_are_found_in_the_index_and_looked_at(project: ShellProject) -> None:
+    sub = project.root / "src" / "sub"
+    project.git("init", "-q", "src/sub")
+    project.git("-C", "src/sub", "commit", "-q", "--allow-empty", "-m", "x")
+    project.git("add", "src/sub", "a")
+    assert submodules(str(project.root / ".git")) == ("src/sub",)
+    assert keys(project) == []
 
     (sub / ".git/config").write_text("[core]\nfsmonitor = ./x\n")
-    assert keys(desk) == ["core.fsmonitor"]
+    assert keys(project) == ["core.fsmonitor"]
 
-    (sub / ".git").rename(desk.root / ".git" / "moved")
+    (sub / ".git").rename(project.root / ".git" / "moved")
     (sub / ".git").write_text("gitdir: ../../.git/moved")
-    assert keys(desk) == ["core.fsmonitor"]
+    assert keys(project) == ["core.fsmonitor"]
     (sub / ".git").unlink()
-    assert keys(desk) == []
+    assert keys(project) == []
 
 
 @pytest.mark.parametrize("kind", ["version 2", "version 3", "version 4", "in parts", "sha256"])
 def test_submodules_of_submodules_are_found_whatever_the_index_is_like(tmp_path: Path, kind: str) -> None:
-    desk = make_desk(tmp_path)
+    project = shell_project(tmp_path)
     for folder in (".", "src/one", "src/one/two"):
-        desk.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), folder)
+        project.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), folder)
     for folder in ("src/one/two", "src/one", "."):
-        (desk.root / folder / "file").write_text("")
-        desk.git("-C", folder, "add", ".")
+        (project.root / folder / "file").write_text("")
+        project.git("-C", folder, "add", ".")
         if kind.startswith("version"):
-            desk.git("-C", folder, "update-index", "--index-version", kind[-1])
+            project.git("-C", folder, "update-index", "--index-version", kind[-1])
         elif kind == "in parts":
-            desk.git("-C", folder, "update-index", "--split-index")
-        desk.git("-C", folder, "commit", "-q", "-m", "x")
-    inner = desk.root / "src" / "one" / "two" / ".git" / "config"
+            project.git("-C", folder, "update-index", "--split-index")
+        project.git("-C", folder, "commit", "-q", "-m", "x")
+    inner = project.root / "src" / "one" / "two" / ".git" / "config"
     inner.write_text(inner.read_text() + "[core]\nfsmonitor = ./x\n")
 
     is_told = kind.startswith("version")
-    assert keys(desk) == (["core.fsmonitor"] if is_told else ["which submodules there are can't be told"])
-    assert submodules(str(desk.root / ".git")) == (("src/one",) if is_told else None)
+    assert keys(project) == (["core.fsmonitor"] if is_told else ["which submodules there are can't be told"])
+    assert submodules(str(project.root / ".git")) == (("src/one",) if is_told else None)
 
 
 def test_an_index_that_is_missing_or_empty_has_no_submodules_and_an_odd_one_does_not_tell(
@@ -403,24 +407,24 @@ def test_an_index_that_is_missing_or_empty_has_no_submodules_and_an_odd_one_does
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
-def test_tracked_files_are_read_from_every_version_of_the_index(desk: ShellDesk, version: str) -> None:
-    desk.git("config", "index.version", version)
-    desk.git("add", "a", "src", "docs")
+def test_tracked_files_are_read_from_every_version_of_the_index(project: ShellProject, version: str) -> None:
+    project.git("config", "index.version", version)
+    project.git("add", "a", "src", "docs")
     if version == "3":
-        desk.git("add", "--intent-to-add", "b")
-    desk.git("update-index", "--index-version", version)
+        project.git("add", "--intent-to-add", "b")
+    project.git("update-index", "--index-version", version)
     expected = {"a", "src/main.py", "src/sub/deep.py", "docs/one two.md"} | (
         {"b"} if version == "3" else set()
     )
 
-    assert tracked_paths(str(desk.root)) == {str(desk.root / name) for name in expected}
+    assert tracked_paths(str(project.root)) == {str(project.root / name) for name in expected}
 
 
-def test_an_index_that_cannot_be_read_tells_nothing(desk: ShellDesk) -> None:
-    index = desk.root / ".git/index"
-    assert tracked_paths(str(desk.root)) is None
+def test_an_index_that_cannot_be_read_tells_nothing(project: ShellProject) -> None:
+    index = project.root / ".git/index"
+    assert tracked_paths(str(project.root)) is None
     os.mkfifo(index)
-    assert tracked_paths(str(desk.root)) is None
+    assert tracked_paths(str(project.root)) is None
     index.unlink()
     for odd in (
         b"",
@@ -432,37 +436,37 @@ def test_an_index_that_cannot_be_read_tells_nothing(desk: ShellDesk) -> None:
         b"DIRC" + b"x" * 50_000_001,
     ):
         index.write_bytes(odd)
-        assert tracked_paths(str(desk.root)) is None
+        assert tracked_paths(str(project.root)) is None
     index.write_bytes(b"DIRC\0\0\0\x04\0\0\0\x01" + b"\0" * 60 + b"\0\4" + b"\x80\x00name\0")
-    assert tracked_paths(str(desk.root)) == {str(desk.root / "name")}
+    assert tracked_paths(str(project.root)) == {str(project.root / "name")}
 
 
 @pytest.mark.parametrize("kind", ["version 2", "version 3", "version 4", "in parts", "sha256"])
 def test_a_name_is_found_in_every_kind_of_index_and_its_neighbours_are_not(tmp_path: Path, kind: str) -> None:
-    desk = make_desk(tmp_path)
-    desk.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), ".")
+    project = shell_project(tmp_path)
+    project.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), ".")
     long = f"src/{'d' * 200}/{'e' * 200}"
-    (desk.root / long).parent.mkdir(parents=True)
+    (project.root / long).parent.mkdir(parents=True)
     for name in (long, "src/.env", "ab", "-dash"):
-        (desk.root / name).write_text("x")
-    desk.git("add", "-f", "src", "--", "-dash")
+        (project.root / name).write_text("x")
+    project.git("add", "-f", "src", "--", "-dash")
     if kind.startswith("version"):
         if kind == "version 3":
-            desk.git("add", "--intent-to-add", "ab")
-        desk.git("update-index", "--index-version", kind[-1])
+            project.git("add", "--intent-to-add", "ab")
+        project.git("update-index", "--index-version", kind[-1])
     elif kind == "in parts":
-        desk.git("update-index", "--split-index")
-    git_dir = str(desk.root / ".git")
+        project.git("update-index", "--split-index")
+    git_dir = str(project.root / ".git")
 
     tracked = {long, "src/.env", "src/main.py", "-dash", *(["ab"] if kind == "version 3" else [])}
     asked = (*tracked, ".env", "rc/.env", "src", "b", "ab", "dash", "src/main.p", "main.py", f"{long}e")
     assert {name for name in asked if may_be_tracked(git_dir, name)} == tracked
 
 
-def test_what_no_index_tells_may_be_tracked(desk: ShellDesk) -> None:
-    git_dir = desk.root / ".git"
+def test_what_no_index_tells_may_be_tracked(project: ShellProject) -> None:
+    git_dir = project.root / ".git"
     assert may_be_tracked(str(git_dir), "a")
-    desk.git("add", "b")
+    project.git("add", "b")
     assert not may_be_tracked(str(git_dir), "a")
     index = (git_dir / "index").read_bytes()
     (git_dir / "index").write_bytes(index[:-20] + b"sdir\0\0\0\0" + index[-20:])
@@ -472,11 +476,11 @@ def test_what_no_index_tells_may_be_tracked(desk: ShellDesk) -> None:
 
 
 @pytest.mark.parametrize("command", ["git grep colour", "git grep -n colour", "git grep colour -- ."])
-def test_a_secret_file_in_an_index_in_parts_is_a_tracked_one(desk: ShellDesk, command: str) -> None:
-    (desk.root / ".env").write_text("colour\n")
-    assert desk.reason(command).startswith("it reads .env")  # without an index nothing is told
-    desk.git("add", "a")
-    assert desk.reason(command) == ""
-    desk.git("add", "-f", ".env")
-    desk.git("update-index", "--split-index")
-    assert desk.reason(command).startswith("it reads .env")
+def test_a_secret_file_in_an_index_in_parts_is_a_tracked_one(project: ShellProject, command: str) -> None:
+    (project.root / ".env").write_text("colour\n")
+    assert project.reason(command).startswith("it reads .env")  # without an index nothing is told
+    project.git("add", "a")
+    assert project.reason(command) == ""
+    project.git("add", "-f", ".env")
+    project.git("update-index", "--split-index")
+    assert project.reason(command).startswith("it reads .env")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 READS = r"""
 dpkg-query -W -f='${Package}' bash
@@ -50,20 +50,20 @@ yq -o . f
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ShellDesk:
-    return make_desk(tmp_path)
+def project(tmp_path: Path) -> ShellProject:
+    return shell_project(tmp_path)
 
 
-def test_questions_about_packages_and_archives_run_at_once(desk: ShellDesk) -> None:
-    assert desk.allowed(READS) == lines_of(READS)
+def test_questions_about_packages_and_archives_run_at_once(project: ShellProject) -> None:
+    assert project.allowed(READS) == lines_of(READS)
 
 
-def test_what_else_these_programs_do_is_asked_about(desk: ShellDesk) -> None:
-    assert desk.allowed(ASKS) == []
+def test_what_else_these_programs_do_is_asked_about(project: ShellProject) -> None:
+    assert project.allowed(ASKS) == []
 
 
-def test_the_reasons_tell_what_was_not_known(desk: ShellDesk) -> None:
-    assert desk.reason("tar tf") == "tar -f needs a name"
-    assert desk.reason("openssl x509 f") == "openssl x509 f is not known to only read"
-    (desk.root / "server.key").write_text("key")
-    assert desk.reason("rpm -qf server.key") == ""  # named, not read
+def test_the_reasons_tell_what_was_not_known(project: ShellProject) -> None:
+    assert project.reason("tar tf") == "tar -f needs a name"
+    assert project.reason("openssl x509 f") == "openssl x509 f is not known to only read"
+    (project.root / "server.key").write_text("key")
+    assert project.reason("rpm -qf server.key") == ""  # named, not read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_project import ShellProject, lines_of, shell_project
 
 SED_PRINTS = r"""
 sed p f
@@ -175,17 +175,17 @@ jq . - -h
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
-    return make_desk(tmp_path_factory.mktemp("desk"))
+def project(tmp_path_factory: pytest.TempPathFactory) -> ShellProject:
+    return shell_project(tmp_path_factory.mktemp("project"))
 
 
 @pytest.mark.parametrize("commands", [SED_PRINTS, AWK_PRINTS, JQ_READS], ids=["sed", "awk", "jq"])
-def test_programs_that_only_print_run_without_a_question(desk: ShellDesk, commands: str) -> None:
-    asked = {line: desk.reason(line.replace("⏎", "\n")) for line in lines_of(commands)}
+def test_programs_that_only_print_run_without_a_question(project: ShellProject, commands: str) -> None:
+    asked = {line: project.reason(line.replace("⏎", "\n")) for line in lines_of(commands)}
 
     assert {line: reason for line, reason in asked.items() if reason} == {}
 
 
 @pytest.mark.parametrize("commands", [SED_ASKS, AWK_ASKS, JQ_ASKS], ids=["sed", "awk", "jq"])
-def test_programs_that_may_do_more_are_asked_about(desk: ShellDesk, commands: str) -> None:
-    assert desk.allowed(commands) == []
+def test_programs_that_may_do_more_are_asked_about(project: ShellProject, commands: str) -> None:
+    assert project.allowed(commands) == []

@@ -1,5 +1,5 @@
-"""A desk for tests of file tools: a workspace folder, the services a task's tools get, and calls made the way
-a model makes them (JSON in, result or refusal out)."""
+"""A project for tests of file tools: its folder, the services of a task, and calls made as a model makes them
+(JSON in, result or refusal out)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
-class Desk:
+class ToolProject:
     """One session's files; tasks share locks, undo log and approvals, each has its own views."""
 
     def __init__(self, root: Path, *, session: Path | None = None, disk: Disk = DISK) -> None:

@@ -1,9 +1,9 @@
 """A whole session behind a surface of paper: the real controller, commands, task board, files, children and
 journal against a real server; what would be on the screen is kept as text.
 
-    async with sitting(tmp_path, [reply("Hello")]) as desk:
-        await desk.say("hi")
-        await desk.shows("Hello")
+    async with open_repl(tmp_path, [reply("Hello")]) as repl:
+        await repl.say("hi")
+        await repl.shows("Hello")
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from buddy.repl.view.state import NO_SESSION, ViewState
 from buddy.repl.view.view import focus, fold
 from tests.fake_llm.script import Script
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 DEADLINE_S = 50.0
 COLUMNS = 400
@@ -50,7 +50,7 @@ class Paper:
         self.line = ""
         self.raw: list[str] = []
         self.drawn: list[str] = []
-        self.desk: Callable[[], object] = lambda: NO_SESSION
+        self.facts: Callable[[], object] = lambda: NO_SESSION
         self._ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._painter = Painter(Look("mono", UNICODE, ansi=False))
 
@@ -72,7 +72,7 @@ class Paper:
                 self.print(*fold(self.state, event))
 
     def touch(self) -> None:
-        self.print(*focus(self.state, self.desk()))  # type: ignore[arg-type]  # the controller's facts
+        self.print(*focus(self.state, self.facts()))  # type: ignore[arg-type]  # the controller's facts
 
     def end(self, ending: Ending) -> None:
         if not self._ended.done():
@@ -114,21 +114,21 @@ class Paper:
         return "".join(self._painter.ansi(block, COLUMNS) for block in self.printed)
 
 
-class Sitting:
+class Repl:
     """A running session and its levers."""
 
-    def __init__(self, desk: Desk, server: FakeLLM, paper: Paper, front: Front) -> None:
-        self.desk = desk
+    def __init__(self, program: Program, server: FakeLLM, paper: Paper, front: Front) -> None:
+        self.program = program
         self.server = server
         self.paper = paper
         self.front = front
 
     @property
     def context(self) -> Context:
-        """The desk that is open."""
-        desk = self.front.controller.dispatcher
-        assert isinstance(desk, Dispatcher)
-        return desk.context
+        """The context of the open session."""
+        dispatcher = self.front.controller.dispatcher
+        assert isinstance(dispatcher, Dispatcher)
+        return dispatcher.context
 
     def act(self, intent: Intent) -> None:
         """As a key does."""
@@ -197,35 +197,35 @@ class Sitting:
 
 
 @contextlib.asynccontextmanager
-async def sitting(
+async def open_repl(
     folder: Path, script: Script, *arguments: str, settings: Mapping[str, Any] | None = None, **files: str
-) -> AsyncGenerator[Sitting]:
+) -> AsyncGenerator[Repl]:
     """A session that is open; left at the end as a person leaves it."""
     async with FakeLLM(script) as server:
-        desk = Desk(folder, server.url, settings=settings or {})
-        desk.files(**(files or {"main__py": "print(1)\n"}))
-        async with seated(desk, server, *arguments) as sat:
-            yield sat
+        program = Program(folder, server.url, settings=settings or {})
+        program.files(**(files or {"main__py": "print(1)\n"}))
+        async with open_repl_in(program, server, *arguments) as repl:
+            yield repl
 
 
 @contextlib.asynccontextmanager
-async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator[Sitting]:
+async def open_repl_in(program: Program, server: FakeLLM, *arguments: str) -> AsyncGenerator[Repl]:
     """A session in a repository that is there already."""
     options = parse(arguments)
-    with contextlib.chdir(desk.repo):
-        launch = find_launch(options, {**os.environ, **desk.variables()})
+    with contextlib.chdir(program.repo):
+        launch = find_launch(options, {**os.environ, **program.variables()})
     loaded = read_settings(launch, options)
     paper = Paper()
     controller = Controller(NO_SESSION, lambda text: paper.put(text, over=True))
     send_first_prompt(options, controller)
-    paper.desk = controller.facts
+    paper.facts = controller.facts
     front = Front(paper, controller, LateCompleter(), launch.environment)
     shown = asyncio.ensure_future(paper.run(front.events()))
     running = asyncio.ensure_future(_sat(options, launch, loaded, front))
-    sat = Sitting(desk, server, paper, front)
+    repl = Repl(program, server, paper, front)
     try:
-        await sat.until(lambda: controller.dispatcher is not None or running.done(), "an open session")
-        yield sat
+        await repl.until(lambda: controller.dispatcher is not None or running.done(), "an open session")
+        yield repl
     finally:
         front.left = True
         front.gone.set()

@@ -47,7 +47,7 @@ class Ran(msgspec.Struct, frozen=True):
     blocked: Blocked
 
 
-class SandboxDesk(msgspec.Struct, frozen=True):
+class SandboxMachine(msgspec.Struct, frozen=True):
     """Folders beside each other, none of them in `/tmp`, which is private inside."""
 
     top: Path
@@ -81,7 +81,7 @@ class SandboxDesk(msgspec.Struct, frozen=True):
 
 
 def lay_out(top: Path) -> tuple[Path, Path, Path]:
-    """Make the folders of a desk: workspace, home, outside."""
+    """Make the folders of a machine: workspace, home, outside."""
     work, home, outside = top / "work", top / "home", top / "outside"
     files = {
         work / "main.py": "print('hello')\n",
@@ -104,15 +104,15 @@ def lay_out(top: Path) -> tuple[Path, Path, Path]:
 
 
 @asynccontextmanager
-async def sandbox_desk(
+async def sandbox_machine(
     rules: Callable[[], SandboxRules] = SandboxRules,
     *,
     look: Callable[[], ProbeResult] = probe,
     resolver: Resolver = system_resolver,
     parent: str = "~",
     cache: str = "cache",
-) -> AsyncIterator[SandboxDesk]:
-    """A desk in the folder of whoever runs the tests; it is gone afterwards. `cache`: beneath the desk."""
+) -> AsyncIterator[SandboxMachine]:
+    """Make a machine below `parent`, by default the home of whoever runs the tests; it is gone afterwards."""
     parent = os.path.expanduser(parent)
     top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-sandbox-test-", dir=parent)))
     try:
@@ -125,7 +125,7 @@ async def sandbox_desk(
         try:
             await sandbox.ready()
             async with ChildProcesses(ChildEnvironment(variables, "session"), settings, sandbox) as children:
-                yield SandboxDesk(top, work, home, outside, sandbox, children)
+                yield SandboxMachine(top, work, home, outside, sandbox, children)
         finally:
             await sandbox.aclose()
     finally:

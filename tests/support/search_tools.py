@@ -20,7 +20,7 @@ from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
 from buddy.workspace.search.runner import SearchSettings
 
 
-class SearchDesk:
+class SearchProject:
     """Asks search tools about `root`."""
 
     def __init__(self, root: Path, children: ChildProcesses) -> None:
@@ -51,10 +51,10 @@ class SearchDesk:
 
 
 @asynccontextmanager
-async def search_desk(folder: Path) -> AsyncGenerator[SearchDesk]:
+async def search_project(folder: Path) -> AsyncGenerator[SearchProject]:
     """An empty folder below another one; no child outlives it."""
     root = folder.resolve() / "work"
     root.mkdir()
     environment = ChildEnvironment({"PATH": os.environ["PATH"]}, "s")
     async with ChildProcesses(environment, ProcessSettings(str(folder / "out"))) as children:
-        yield SearchDesk(root, children)
+        yield SearchProject(root, children)

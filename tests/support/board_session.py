@@ -34,12 +34,12 @@ from tests.support.session_files import store_in
 from tests.support.unconfined import Unconfined
 
 
-class BoardDesk:
+class BoardSession:
     """A board, its session, what its models were sent and what its readers saw."""
 
-    def __init__(self, root: Path, session: OpenSession, store: SessionStore) -> None:
+    def __init__(self, root: Path, journal: OpenSession, store: SessionStore) -> None:
         self.root = root
-        self.session = session
+        self.journal = journal
         self.store = store
         self.lanes: dict[str, ScriptedLane] = {}
         self.policy = Policy(RuleSet(), trusted=True)
@@ -70,7 +70,7 @@ class BoardDesk:
             policy=self.policy,
             note_facts=lambda _call, _facts: None,
             sandboxing=Unconfined(),
-            journal=self.session.writer,
+            journal=self.journal.writer,
             cache=ToolCache(time.monotonic),
             redact=lambda message: redact_message(message, ["sekrit-key-0123456789"]),
             redact_text=lambda text: redact(text, ["sekrit-key-0123456789"]),
@@ -113,7 +113,7 @@ class BoardDesk:
     async def reloaded(self) -> dict[int, tuple[Message, ...]]:
         """The conversations as another process would find them. Closes the board and the session."""
         await self.board.close()
-        await self.session.close()
+        await self.journal.close()
         again = await self.store.open("last")
         found = {one.record.task_id: tuple(one.record.history) for one in again.loaded.tasks}
         await again.close()
@@ -142,16 +142,16 @@ class BoardDesk:
 
 
 @asynccontextmanager
-async def board_desk(root: Path, *tools: Tool, **more: object) -> AsyncIterator[BoardDesk]:
-    """A desk whose board has one task, number 1, in the foreground."""
+async def board_session(root: Path, *tools: Tool, **more: object) -> AsyncIterator[BoardSession]:
+    """A session whose board has one task, number 1, in the foreground."""
     store = store_in(root)
-    session = await store.create()
-    desk = BoardDesk(root / "work", session, store)
-    async with TaskBoard(desk.parts(*tools, **more)) as board:
-        desk.board = board
+    journal = await store.create()
+    session = BoardSession(root / "work", journal, store)
+    async with TaskBoard(session.parts(*tools, **more)) as board:
+        session.board = board
         board.open()
-        yield desk
-    await session.close()
+        yield session
+    await journal.close()
 
 
 async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:

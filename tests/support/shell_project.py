@@ -20,7 +20,7 @@ FILES = {
     "b": "two\nthree\n",
     "f": "x y z\n",
     "f.json": '{"a": [1, 2]}\n',
-    "package.json": '{"name": "desk"}\n',
+    "package.json": '{"name": "project"}\n',
     ".env": "TOKEN=secret\n",
     "src/main.py": "print('hello')\n",
     "src/sub/deep.py": "pass\n",
@@ -29,7 +29,7 @@ FILES = {
 }
 
 
-class ShellDesk(msgspec.Struct, frozen=True):
+class ShellProject(msgspec.Struct, frozen=True):
     """A folder with files beside a home folder, and what judges commands in it."""
 
     root: Path
@@ -64,21 +64,21 @@ class ShellDesk(msgspec.Struct, frozen=True):
         )
 
 
-def shell_facts(desk: ShellDesk, command: str, cwd: str = "", **more: Any) -> Facts:
+def shell_facts(project: ShellProject, command: str, cwd: str = "", **more: Any) -> Facts:
     """The facts of a run_shell call as the program makes them."""
-    started = locate(desk.boundary, cwd or str(desk.root))
-    boundary = msgspec.structs.replace(desk.boundary, cwd=started.real)
-    analysis = desk.analyser.analyse(command, CommandPlace(boundary))
+    started = locate(project.boundary, cwd or str(project.root))
+    boundary = msgspec.structs.replace(project.boundary, cwd=started.real)
+    analysis = project.analyser.analyse(command, CommandPlace(boundary))
     return Facts(
         "run_shell",
         "high",
-        str(desk.root),
-        str(desk.home),
+        str(project.root),
+        str(project.home),
         anything=True,
         shell=analysis,
         category="shell",
         folder=started,
-        scripts=script_digests(analysis, desk.boundary),
+        scripts=script_digests(analysis, project.boundary),
         **more,
     )
 
@@ -88,8 +88,8 @@ def lines_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("## ")]
 
 
-def make_desk(folder: Path) -> ShellDesk:
-    """A desk in an empty folder."""
+def shell_project(folder: Path) -> ShellProject:
+    """A project in an empty folder."""
     root, home = folder.resolve() / "work", folder.resolve() / "home"
     for name, text in FILES.items():
         path = root / name
@@ -98,4 +98,4 @@ def make_desk(folder: Path) -> ShellDesk:
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_rsa").write_text("key")
     (folder.resolve() / "other").mkdir()
-    return ShellDesk(root, home, Analyser())
+    return ShellProject(root, home, Analyser())

@@ -68,7 +68,7 @@ def last_result(request: ModelRequest) -> str | None:
     return last.text if isinstance(last, ToolMessage) else None
 
 
-class BoardDesk:
+class ScriptedSession:
     """A board and what its tests look at."""
 
     def __init__(self, root: Path, board: TaskBoard, reader: EventReader, parts: BoardParts) -> None:
@@ -115,7 +115,7 @@ class BoardDesk:
 
 
 @asynccontextmanager
-async def board_desk(
+async def scripted_session(
     root: Path,
     script: Script | Sequence[Reply] = (),
     *,
@@ -125,7 +125,7 @@ async def board_desk(
     tools: Sequence[Tool] = BUILTIN_TOOLS,
     task_budget: Budget | None = None,
     files: JournalFiles | None = None,
-) -> AsyncIterator[BoardDesk]:
+) -> AsyncIterator[ScriptedSession]:
     """A board with one open task in `root/work`. Everything is allowed."""
     root = Path(os.path.realpath(root))
     store = store_in(root, files=files)
@@ -161,7 +161,7 @@ async def board_desk(
         )
         async with TaskBoard(parts) as board:
             board.open()
-            yield BoardDesk(work, board, board.reader(), board.parts)
+            yield ScriptedSession(work, board, board.reader(), board.parts)
     await session.close()
 
 

@@ -31,7 +31,7 @@ from buddy.workspace.processes.pool import (
 )
 
 
-class Desk(msgspec.Struct):
+class ToolProject(msgspec.Struct):
     """Everything a command tool needs, for one test."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Desk(msgspec.Struct):
 
 
 @asynccontextmanager
-async def desk(
+async def tool_project(
     folder: Path,
     *,
     variables: Mapping[str, str] | None = None,
@@ -66,7 +66,7 @@ async def desk(
     sandbox: Sandboxing | None = None,
     shell: ShellSettings | None = None,
     trusted: bool = True,
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[ToolProject]:
     work = Path(os.path.realpath(folder)) / "work"
     work.mkdir(exist_ok=True)
     home = work.parent / "home"
@@ -89,7 +89,7 @@ async def desk(
             ShellSettings: shell or ShellSettings(),
         }
         context = ToolContext(1, "call-1", progress.append, asyncio.Event(), services)
-        yield Desk(work, children, jobs, context, progress, changes)
+        yield ToolProject(work, children, jobs, context, progress, changes)
 
 
 async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
