@@ -159,6 +159,7 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
     from buddy.extend.mcp.approvals import ServerApprovals  # these where a server is defined
     from buddy.extend.mcp.launching import LaunchParts
     from buddy.extend.mcp.library import McpLibrary
+    from buddy.extend.mcp.logins import Logins
     from buddy.extend.mcp.results import ResultMaker
     from buddy.extend.mcp.server import ServerParts
     from buddy.extend.mcp.servers import McpParts, McpServers
@@ -198,6 +199,7 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
             now=time.monotonic,
             sleep=asyncio.sleep,
         ),
+        logins=Logins(launch.where.data),
         approvals=ServerApprovals(launch.where.state, root),
         environment=launch.environment,
         forbidden=frozenset(session.models.key_names),

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import anyio
+import httpx2
 import mcp_types as types
 import pydantic
 from mcp import Client, MCPError
@@ -22,6 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from buddy import __version__
 from buddy.extend.mcp.channel import Channel, ChannelClosed
+from buddy.extend.mcp.definitions import DefinitionError
 from buddy.extend.mcp.guard import MAX_PAGES, MAX_TOOLS
 from buddy.extend.mcp.records import (
     Block,
@@ -37,6 +39,7 @@ from buddy.extend.mcp.records import (
     ToolInfo,
     first_error,
 )
+from buddy.extend.mcp.remote import remote_transport as remote_transport
 
 T = TypeVar("T")
 LOST_CODES = (types.CONNECTION_CLOSED,)
@@ -248,7 +251,7 @@ async def _asked(answer: Awaitable[T]) -> T:
 def _explained(error: BaseException) -> Exception:
     """Return what went wrong in words of our own."""
     error = first_error(error)
-    if isinstance(error, LoginNeededError | McpError):
+    if isinstance(error, LoginNeededError | McpError | ChannelClosed | DefinitionError):
         return error
     if isinstance(error, MCPError):
         return McpError(error.message, is_lost=error.code in LOST_CODES)
@@ -256,7 +259,9 @@ def _explained(error: BaseException) -> Exception:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         return McpError(f"its answer is not what the protocol says ({place}: {first['msg']})")
-    return McpError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, is_lost=True)
+    if isinstance(error, httpx2.SSEError):
+        return McpError(f"its events break the rules of event streams: {error}", is_lost=True)
+    return McpError(f"the connection failed: {error or 'no reason was told'}", is_lost=True)
 
 
 def _blocks(content: Sequence[Any]) -> tuple[Block, ...]:

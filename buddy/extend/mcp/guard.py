@@ -14,6 +14,8 @@ MAX_UNASKED_BYTES = 32_000_000
 MAX_UNASKED_MESSAGES = 1_000
 """Notifications and requests a minute that are looked at; further ones are dropped."""
 WINDOW_S = 60.0
+LOST_CODE, INTERNAL_ERROR = -32000, -32603
+"""Servers use the first one for errors of every kind; to the library it is a lost connection."""
 MAX_TOOLS = 1_000
 MAX_PAGES = 50
 
@@ -72,6 +74,9 @@ class MessageGuard:
             self._spend(size)
             return None
         self._asked.discard(number)
+        error = message.get("error")
+        if isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LOST_CODE:
+            cast("dict[str, Any]", error)["code"] = INTERNAL_ERROR
         result = message.get("result")
         if isinstance(result, dict):
             _without_output_schemas(cast("dict[str, Any]", result))

@@ -110,6 +110,7 @@ class McpServer:
         self._session: Any = None
         self._running: asyncio.Task[None] | None = None
         self._is_final = False
+        self._needs_login = False
         self._gone = asyncio.Event()
         self._again = asyncio.Event()
         self._is_stale = False
@@ -152,7 +153,7 @@ class McpServer:
         failures = 0
         while True:
             self._gone, self._again, self._stir = asyncio.Event(), asyncio.Event(), asyncio.Event()
-            begun, self._is_final = self._parts.now(), False
+            begun, self._is_final, self._needs_login = self._parts.now(), False, False
             self._set("connecting", self.reason if failures else "")
             retry, reason = await self._connected()
             if self._parts.now() - begun > STABLE_S:
@@ -161,7 +162,7 @@ class McpServer:
             if self._again.is_set():
                 failures = 0
             elif not retry or failures > len(BACKOFF_S):
-                self._set("failed" if self.state != "login" else "login", reason)
+                self._set("login" if self._needs_login else "failed", reason)
                 await self._again.wait()
                 failures = 0
             else:
@@ -191,7 +192,7 @@ class McpServer:
                     await asyncio.wait({watching})
             return not self._is_final, self.reason or "the connection was lost"
         except LoginNeededError as error:
-            self.state = "login"
+            self._needs_login = True
             return False, str(error)
         except (DefinitionError, LibraryError) as error:
             return False, str(error)
@@ -202,9 +203,14 @@ class McpServer:
         # The border of a server: whatever its messages make the protocol library raise ends its connection
         # and nothing else.
         except Exception as error:  # noqa: BLE001 - see above
-            _log.warning("MCP server %s", self.name, exc_info=error)
             first = first_error(error)
-            return not self._is_final, one_line(self.reason or f"{type(first).__name__}: {first}", 300)
+            if isinstance(first, LoginNeededError):
+                self._needs_login = True
+                return False, str(first)
+            if not isinstance(first, ChannelClosed | McpError):
+                _log.warning("MCP server %s", self.name, exc_info=error)
+            is_final = self._is_final or (isinstance(first, ChannelClosed) and first.is_final)
+            return not is_final, one_line(self.reason or f"the connection failed: {first}", 300)
 
     async def _until_lost(self, session: Any) -> None:
         """Keep the list of tools up to date until the connection is gone."""
@@ -246,6 +252,8 @@ class McpServer:
     def _note_lost(self, error: Exception) -> None:
         self.reason = self.reason or clean(str(error))
         self._is_final = isinstance(error, ChannelClosed) and error.is_final
+        self._needs_login = isinstance(error, LoginNeededError)
+        self._is_final = self._is_final or self._needs_login
         self._gone.set()
         self._stir.set()
 

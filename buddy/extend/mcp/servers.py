@@ -24,6 +24,7 @@ from buddy.extend.mcp.definitions import (
     expand_variables,
 )
 from buddy.extend.mcp.launching import LaunchParts, running_server
+from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.names import server_part, tool_names
 from buddy.extend.mcp.records import ToolInfo
 from buddy.extend.mcp.server import McpServer, ServerParts
@@ -39,7 +40,8 @@ ANNOUNCE_AFTER_S = 0.3
 class McpParts(msgspec.Struct, frozen=True):
     """Everything the servers of a session need. `forbidden`: variables with keys of the person's providers;
     `trust_all`: the folder's servers are trusted for this run; `off`: tool names the person switched off;
-    `channels`: servers that the embedding program provides, by name; `tell` says a sentence to the person."""
+    `channels`: servers that the embedding program provides, by name; `tell` says a sentence to the person;
+    `logins` are the saved logins to servers with an address."""
 
     sources: Sources
     registry: ToolRegistry
@@ -51,6 +53,7 @@ class McpParts(msgspec.Struct, frozen=True):
     forbidden: frozenset[str]
     trust_all: bool
     tell: Callable[[str], None]
+    logins: Logins
     channels: Mapping[str, ChannelFactory] = {}
 
 
@@ -330,9 +333,8 @@ class McpServers:
             async with client.channel_transport(running, lost) as streams:
                 yield streams
             return
-        raise DefinitionError(
-            f"it is reached by {definition.kind}; this version starts servers that have a command (stdio)"
-        )
+        async with client.remote_transport(expanded, self._parts.logins, self._parts.environment, lost) as streams:
+            yield streams
 
     async def _check_unchanged(self, definition: ServerDefinition) -> None:
         """Refuse a project's server whose files in the workspace changed since it was approved. Raises

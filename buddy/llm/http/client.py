@@ -50,12 +50,18 @@ class EngineClient:
     """Sends requests and keeps connections between them; through `proxy`, a URL, unless that is "".
 
     `connect_s` limits each step of reaching a server; answers are limited by the watchdog. `tls` makes the
-    TLS context when the first connection needs one.
+    TLS context when the first connection needs one; `setting` is the name of the setting with the address.
     """
 
     def __init__(
-        self, connect_s: float, *, proxy: str = "", tls: Callable[[], ssl.SSLContext] = trusting_the_system
+        self,
+        connect_s: float,
+        *,
+        proxy: str = "",
+        tls: Callable[[], ssl.SSLContext] = trusting_the_system,
+        setting: str = "base_url",
     ) -> None:
+        self._setting = setting
         self._connect_s = connect_s
         self._proxy = proxy
         self._tls = tls
@@ -91,4 +97,5 @@ class EngineClient:
         return self._engines[with_tls]
 
     def _make_engine(self, with_tls: bool) -> Sender:
-        return _engine_class()(self._connect_s, proxy=self._proxy, tls=self._tls() if with_tls else None)
+        tls = self._tls() if with_tls else None
+        return _engine_class()(self._connect_s, proxy=self._proxy, tls=tls, setting=self._setting)

@@ -115,9 +115,13 @@ class EngineAnswer:
 
 
 class Engine:
-    """One pool of connections, through `proxy` where that is not ""."""
+    """One pool of connections, through `proxy` where that is not "". `setting` is the name of the setting
+    with the address."""
 
-    def __init__(self, connect_s: float, *, proxy: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, connect_s: float, *, proxy: str, tls: ssl.SSLContext | None, setting: str = "base_url"
+    ) -> None:
+        self._setting = setting
         self._proxy = urlsplit(proxy).hostname or "" if proxy else ""
         self._is_http_proxy = proxy.startswith("http")
         self._timeout = {"connect": connect_s}
@@ -208,7 +212,9 @@ class Engine:
         # With a context it comes from h11, which parses; without, the server hung up.
         if isinstance(error, httpcore2.RemoteProtocolError) and error.__context__ is not None:
             return unusable_answer(HttpError(f"it does not speak HTTP/1.1 ({error})"), target.host)
-        return unreachable(error, target.host, address=target.address, proxy=self._proxy)
+        return unreachable(
+            error, target.host, address=target.address, proxy=self._proxy, setting=self._setting
+        )
 
 
 class _LimitedBackend(httpcore2.AsyncNetworkBackend):

@@ -14,9 +14,11 @@ from typing import cast
 from buddy.agent.provider import ProviderError
 
 
-def unreachable(error: BaseException, host: str, *, address: str = "", proxy: str = "") -> ProviderError:
+def unreachable(
+    error: BaseException, host: str, *, address: str = "", proxy: str = "", setting: str = "base_url"
+) -> ProviderError:
     """Build the error for no answer: the request could not be sent, or nothing came back. `address` is the
-    host with its port, if known."""
+    host with its port, if known; `setting` the name of the setting that holds it."""
     if proxy:
         return _behind_proxy(error, host, proxy)
     for cause in _causes(error):
@@ -33,23 +35,23 @@ def unreachable(error: BaseException, host: str, *, address: str = "", proxy: st
                 )
             case socket.gaierror():
                 return _server_error(
-                    f"the name of {host} could not be resolved; check the network and base_url"
+                    f"the name of {host} could not be resolved; check the network and {setting}"
                 )
             case ConnectionRefusedError():
-                return _connection_refusal(address or host)
+                return _connection_refusal(address or host, setting)
             case TimeoutError():
                 return _server_error(f"{host} could not be reached in time; check the network")
             case ConnectionResetError() | BrokenPipeError():
                 return ProviderError("cut", f"{host} closed the connection before answering")
             case OSError() if f"Errno {errno.ECONNREFUSED}" in str(cause):  # several addresses, all refused
-                return _connection_refusal(address or host)
+                return _connection_refusal(address or host, setting)
             case _:
                 pass
     names = {type(cause).__name__ for cause in _causes(error)}
     if names & {"ConnectTimeout", "PoolTimeout"}:
         return _server_error(f"{host} could not be reached in time; check the network")
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return ProviderError("bad_request", f"no request can be sent to {host}: check the profile's base_url")
+        return ProviderError("bad_request", f"no request can be sent to {host}: check its {setting}")
     if names & {"RemoteProtocolError", "ReadError", "WriteError", "IncompleteReadError"}:
         return ProviderError("cut", f"{host} closed the connection before answering")
     return _server_error(f"{host} could not be reached ({_reason(error)}); check the network")
@@ -93,8 +95,8 @@ def redirect_error(location: str, host: str, status: int) -> ProviderError:
     )
 
 
-def _connection_refusal(address: str) -> ProviderError:
-    return _server_error(f"{address} refuses connections; is the server up, is base_url right?")
+def _connection_refusal(address: str, setting: str) -> ProviderError:
+    return _server_error(f"{address} refuses connections; is the server up, is {setting} right?")
 
 
 def _server_error(sentence: str, *, retryable: bool = True) -> ProviderError:
