@@ -20,7 +20,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import TextContent
 
 from buddy.agent.tool import ToolContext
-from buddy.extend.mcp.definitions import ServerDefinition, read_server
+from buddy.extend.mcp.definitions import ServerDefinition, expand_variables, read_server
 from buddy.extend.mcp.library import McpLibrary
 from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.results import ResultMaker
@@ -55,7 +55,7 @@ class Client:
         self.server = McpServer(definition, parts, partial(self._open, definition), self._note)
 
     def _open(self, definition: ServerDefinition, client: Any, lost: Callable[[Exception], None]) -> Any:
-        return client.remote_transport(definition, self.logins, {}, lost)
+        return client.remote_transport(expand_variables(definition, {}, ()), self.logins, {}, lost)
 
     def _note(self, server: McpServer) -> None:
         self.told.append((server.state, server.reason))

@@ -29,6 +29,7 @@ MILLISECONDS_FROM = 1000
 """`timeout` is in milliseconds from this number on, as most programs write it; below it, in seconds."""
 MAX_SCRIPT_BYTES = 5_000_000
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9])?")
+_HEADER_NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _TYPES: Mapping[str, Kind] = {
     "stdio": "stdio",
@@ -320,8 +321,12 @@ def expand_variables(
     )
     if expanded.kind in ("http", "sse"):
         _check_url(expanded.url)
-        if any("\n" in text or "\r" in text for text in expanded.headers.values()):
-            raise DefinitionError("a header holds a line break")
+        for header, text in expanded.headers.items():
+            if not (text.isascii() and text.isprintable() and _HEADER_NAME().fullmatch(header)):
+                raise DefinitionError(
+                    f"the header {visible(header[:80])} holds characters that can't be sent: expected "
+                    "printable ASCII"
+                )
     return expanded
 
 

@@ -45,8 +45,13 @@ class HttpRequests:
         content = await request.aread()
         headers.pop("content-length", None)
         url = str(request.url.copy_with(userinfo=b"", fragment=None))
+        is_post = request.method == "POST"
         answer = await self._client(url).send(
-            request.method, url, headers, content if content or request.method == "POST" else None
+            request.method,
+            url,
+            headers,
+            content if content or is_post else None,
+            may_repeat=not is_post,  # a call that was carried out must not be carried out again
         )
         kept = {name: value for name, value in answer.headers.items() if name not in _DROPPED}
         # httpx2 reads header values as text of its own choice; what is not ASCII is of no use to anybody.

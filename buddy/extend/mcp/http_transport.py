@@ -94,9 +94,10 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         except TimeoutError:
             return httpx2.Response(202, request=request)
         except (ProviderError, TooMuchError) as error:
-            if isinstance(error, ProviderError) and error.kind == "cut":
+            is_there = isinstance(error, TooMuchError) or error.kind == "cut" or not error.retryable
+            if is_there and self._kind == "http":
                 return self._refuse(request, asked, str(error))
-            problem: Exception = ChannelClosed(str(error), is_final=isinstance(error, TooMuchError))
+            problem: Exception = ChannelClosed(str(error))
         except (ChannelClosed, LoginNeededError) as error:
             problem = error
         self._lost(problem)
@@ -300,7 +301,7 @@ def _message_problem(message: object, asked: str | int) -> str:
         return "its answer is no message of the protocol"
     table = cast("dict[str, Any]", message)
     is_result = table.get("jsonrpc") == "2.0" and isinstance(table.get("result"), dict)
-    if not is_result and not _is_error(message):
+    if not is_result and not _is_error(table):
         return "its answer is no message of the protocol"
     if table.get("id") != asked and (is_result or table.get("id") is not None):
         return "it answered another request than the one it was sent"

@@ -1,5 +1,5 @@
-"""The logins to MCP servers with an address: tokens, and what is needed to renew them, in one file of the data
-folder that only its owner can read or write."""
+"""The logins to MCP servers with an address: tokens, and what is needed to renew them, in one file of the
+data folder that only its owner can read or write."""
 
 from __future__ import annotations
 

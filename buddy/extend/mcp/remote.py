@@ -136,14 +136,14 @@ async def remote_transport(
     environment: Mapping[str, str],
     lost: Callable[[Exception], None],
 ) -> AsyncGenerator[tuple[_Receiver, _Sender]]:
-    """Connect to the address of an expanded definition. `environment` holds the proxy settings. Raises `ChannelClosed`, `LoginNeededError`."""
+    """Connect to the address of an expanded definition. `environment` holds the proxy settings.
+
+    Raises `ChannelClosed`, `LoginNeededError`."""
     kind = "sse" if definition.kind == "sse" else "http"
     has_credentials = any(name.lower() == "authorization" for name in definition.headers)
     try:
         login = (
-            None
-            if has_credentials
-            else await asyncio.to_thread(logins.find, definition.name, definition.url)
+            None if has_credentials else await asyncio.to_thread(logins.find, definition.name, definition.url)
         )
     except LoginsError as error:
         raise ChannelClosed(str(error), is_final=True) from error

@@ -333,7 +333,9 @@ class McpServers:
             async with client.channel_transport(running, lost) as streams:
                 yield streams
             return
-        async with client.remote_transport(expanded, self._parts.logins, self._parts.environment, lost) as streams:
+        async with client.remote_transport(
+            expanded, self._parts.logins, self._parts.environment, lost
+        ) as streams:
             yield streams
 
     async def _check_unchanged(self, definition: ServerDefinition) -> None:

@@ -83,7 +83,9 @@ class StoredLogin(OAuthClientProvider):
         if login.server is not None:
             self.context.oauth_metadata = OAuthMetadata.model_validate(login.server)
         if login.resource is not None:
-            self.context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(login.resource)
+            self.context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(
+                login.resource
+            )
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         context = self.context

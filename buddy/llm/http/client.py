@@ -20,9 +20,16 @@ class Sender(Protocol):
     """The engine, before it is imported."""
 
     async def send(
-        self, method: str, target: Target, headers: Mapping[str, str], content: bytes | None
+        self,
+        method: str,
+        target: Target,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        *,
+        may_repeat: bool = True,
     ) -> Answer:
-        """Send and wait for the headers of the answer. Raises `ProviderError`."""
+        """Send and wait for the headers of the answer. `may_repeat`: it does no harm if the request arrives
+        twice. Raises `ProviderError`."""
         ...
 
     async def aclose(self) -> None:
@@ -81,12 +88,20 @@ class EngineClient:
         for engine in self._engines.values():
             await engine.aclose()
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
-        """Send with any method."""
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        *,
+        may_repeat: bool = True,
+    ) -> Answer:
+        """Send with any method. `may_repeat`: it does no harm if the request arrives twice."""
         target = target_of(url)
         check_headers(headers)
         engine = await self._engine(with_tls=target.is_tls or self._proxy.startswith("https:"))
-        return await engine.send(method, target, headers, content)
+        return await engine.send(method, target, headers, content, may_repeat=may_repeat)
 
     async def _engine(self, *, with_tls: bool) -> Sender:
         """Return the engine that has a TLS context, or the one that needs none: reading certificates takes 20

@@ -137,9 +137,16 @@ class Engine:
         )
 
     async def send(
-        self, method: str, target: Target, headers: Mapping[str, str], content: bytes | None
+        self,
+        method: str,
+        target: Target,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        *,
+        may_repeat: bool = True,
     ) -> EngineAnswer:
-        """Send and wait for the headers of the answer. Raises `ProviderError`."""
+        """Send and wait for the headers of the answer. `may_repeat`: it does no harm if the request arrives
+        twice. Raises `ProviderError`."""
         request = self._request(method, target, headers, content)
         while True:
             attempt = _Attempt(f"{method} ".encode() if content else b"")
@@ -153,7 +160,7 @@ class Engine:
                 raise unusable_answer(error, target.host) from error
             except _FAILURES as error:
                 # A kept connection, which the server had closed meanwhile, is replaced unnoticed.
-                if attempt.connects or not isinstance(error, _STALE):
+                if attempt.connects or not may_repeat or not isinstance(error, _STALE):
                     raise self._failure(error, target) from error
                 continue
             finally:
@@ -161,6 +168,8 @@ class Engine:
             if attempt.connects or _is_asked_for(response):
                 return await self._answer(response, target)
             await response.aclose()
+            if not may_repeat:
+                raise unusable_answer(HttpError("it answered before it was asked"), target.host)
 
     async def aclose(self) -> None:
         """Close the connections that are not in use, and those in use with their answers."""

