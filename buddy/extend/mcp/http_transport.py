@@ -209,14 +209,18 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         flow = self._login.async_auth_flow(request)
         try:
             outgoing = await anext(flow)
+            answer: httpx2.Response | None = None
             while True:
-                is_own = outgoing is request
-                response = await self._requests.send(outgoing) if is_own else await self._renew(outgoing)
+                if outgoing is not request:
+                    response = await self._renew(outgoing)
+                else:
+                    if answer is not None:
+                        await answer.aclose()
+                    response = answer = await self._requests.send(request)
                 try:
                     outgoing = await flow.asend(response)
                 except StopAsyncIteration:
-                    return response
-                await response.aclose()
+                    return answer or response
         finally:
             await flow.aclose()
 

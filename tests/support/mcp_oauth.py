@@ -1,0 +1,118 @@
+"""A server that wants a login, and its authorization server: scripted, with every lie a switch."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from tests.support.mcp_remote import Request, honest, http
+from tests.support.stream_server import stream_server
+
+
+class LoginServer:
+    """Both servers on one port. `answers` replaces the answer to a path; `expires_in` is that of tokens."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Request] = []
+        self.answers: dict[str, bytes] = {}
+        self.metadata: dict[str, Any] = {}
+        self.expires_in = 3600
+        self.tokens = 0
+        self.valid = ""
+        self.challenge: str | None = None
+        self._challenges: dict[str, str] = {}
+
+    @property
+    def server(self) -> str:
+        return f"{self.url}/mcp"
+
+    def said(self, path: str) -> list[Request]:
+        """The requests to a path."""
+        return [request for request in self.requests if urlsplit(request.path).path == path]
+
+    def browse(self, address: str, **changed: str) -> str:
+        """What a browser is sent back to by the page of the login; `changed` replaces fields."""
+        fields = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
+        assert fields["code_challenge_method"] == "S256"
+        self._challenges["code-1"] = fields["code_challenge"]
+        back = {"code": "code-1", "state": fields["state"], **changed}
+        return f"{fields['redirect_uri']}?{urlencode({k: v for k, v in back.items() if v})}"
+
+    def answer(self, request: Request) -> bytes:
+        path = urlsplit(request.path).path
+        if path in self.answers:
+            return self.answers[path]
+        match path:
+            case "/mcp":
+                return self._resource(request)
+            case "/.well-known/oauth-protected-resource/mcp":
+                return http(200, {"resource": self.server, "authorization_servers": [self.url]})
+            case "/.well-known/oauth-authorization-server":
+                found = {
+                    "issuer": self.url,
+                    "authorization_endpoint": f"{self.url}/authorize",
+                    "token_endpoint": f"{self.url}/token",
+                    "registration_endpoint": f"{self.url}/register",
+                    "code_challenge_methods_supported": ["S256"],
+                }
+                return http(200, {**found, **self.metadata})
+            case "/register":
+                told = json.loads(request.body)
+                return http(201, {**told, "client_id": "client-1", "token_endpoint_auth_method": "none"})
+            case "/token":
+                return self._token(request)
+            case _:
+                return http(404)
+
+    def _resource(self, request: Request) -> bytes:
+        if self.valid and request.headers.get("authorization") == f"Bearer {self.valid}":
+            return honest(request)
+        challenge = self.challenge or "Bearer"
+        return http(401, www_authenticate=challenge)
+
+    def _token(self, request: Request) -> bytes:
+        fields = {key: values[0] for key, values in parse_qs(request.body.decode()).items()}
+        if fields["grant_type"] == "authorization_code":
+            digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if challenge != self._challenges.get(fields["code"]):
+                return http(400, {"error": "invalid_grant"})
+        elif fields["refresh_token"] != f"refresh-{self.tokens}":
+            return http(400, {"error": "invalid_grant"})
+        self.tokens += 1
+        self.valid = f"token-{self.tokens}"
+        return http(
+            200,
+            {
+                "access_token": self.valid,
+                "token_type": "bearer",
+                "expires_in": self.expires_in,
+                "refresh_token": f"refresh-{self.tokens}",
+            },
+        )
+
+
+@asynccontextmanager
+async def login_server() -> AsyncIterator[LoginServer]:
+    """Serve until the block ends."""
+    server = LoginServer()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            lengths = [line[15:] for line in head.split("\r\n") if line.lower().startswith("content-length:")]
+            request = Request(head, await reader.readexactly(int(lengths[0]) if lengths else 0))
+            server.requests.append(request)
+            writer.write(server.answer(request))
+            await writer.drain()
+
+    async with stream_server(serve) as port:
+        server.url = f"http://127.0.0.1:{port}"
+        yield server
