@@ -38,7 +38,7 @@ class LoginServer:
         return [request for request in self.requests if urlsplit(request.path).path == path]
 
     def browse(self, address: str, **changed: str) -> str:
-        """What a browser is sent back to by the page of the login; `changed` replaces fields."""
+        """Return the address the page of the login sends a browser to; `changed` replaces fields."""
         fields = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
         assert fields["code_challenge_method"] == "S256"
         self._challenges["code-1"] = fields["code_challenge"]

@@ -27,7 +27,7 @@ from buddy.extend.mcp.logins import Logins, LoginsError
 from buddy.extend.mcp.stored_login import StoredLogin
 
 
-class _Receiver:
+class _GuardedReceiver:
     """The reading side of a connection, without what is too much or was not asked for."""
 
     def __init__(
@@ -42,7 +42,7 @@ class _Receiver:
         self._transport = transport
         self._lost = lost
 
-    def __aiter__(self) -> _Receiver:
+    def __aiter__(self) -> _GuardedReceiver:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -93,7 +93,7 @@ class _Receiver:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> _Receiver:
+    async def __aenter__(self) -> _GuardedReceiver:
         await self._inner.__aenter__()
         return self
 
@@ -103,7 +103,7 @@ class _Receiver:
         await self._inner.__aexit__(kind, error, trace)
 
 
-class _Sender:
+class _GuardedSender:
     """The writing side, which remembers what was asked."""
 
     def __init__(self, inner: Any, guard: MessageGuard) -> None:
@@ -119,7 +119,7 @@ class _Sender:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> _Sender:
+    async def __aenter__(self) -> _GuardedSender:
         await self._inner.__aenter__()
         return self
 
@@ -135,7 +135,7 @@ async def remote_transport(
     logins: Logins,
     environment: Mapping[str, str],
     lost: Callable[[Exception], None],
-) -> AsyncGenerator[tuple[_Receiver, _Sender]]:
+) -> AsyncGenerator[tuple[_GuardedReceiver, _GuardedSender]]:
     """Connect to the address of an expanded definition. `environment` holds the proxy settings.
 
     Raises `ChannelClosed`, `LoginNeededError`."""
@@ -185,6 +185,6 @@ async def remote_transport(
             )
         receiver, sender = await stack.enter_async_context(opened)
         try:
-            yield _Receiver(receiver, guard, transport, hear), _Sender(sender, guard)
+            yield _GuardedReceiver(receiver, guard, transport, hear), _GuardedSender(sender, guard)
         finally:
             is_over = True

@@ -42,8 +42,8 @@ def calls(answer: Any) -> Any:
 
 
 async def call_of(tmp_path: Path, answer: Any, **more: Any) -> str:
-    """What a call comes to at a server that is honest but to calls; afterwards another call works, or the
-    server is connected anew."""
+    """Return the words a call comes to at a server that is honest but to the first call; afterwards another
+    call works."""
     count = 0
 
     async def first_only(request: Request, writer: asyncio.StreamWriter) -> None:

@@ -21,7 +21,7 @@ from tests.support.mcp_remote import connecting, http
 
 
 async def visit(address: str, *, method: str = "GET") -> str:
-    """What a browser reads at an address of this machine."""
+    """Return the text a browser reads at an address of this machine."""
     parts = urlsplit(address)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     writer.write(f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
