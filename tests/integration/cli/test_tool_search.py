@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import YOLO, Desk
+from tests.support.program import YOLO, Program
 
 SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
 MANY = {"tools": {"direct": 20}}
@@ -20,10 +20,10 @@ async def test_a_tool_is_declared_once_it_was_found_and_after_a_resume(tmp_path:
         reply("again"),
     ]
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url, settings=MANY)
-        desk.files(main__py="1\n")
-        ran = await desk.run("exec", "look")
-        again = await desk.run("exec", "--continue", "and now")
+        program = Program(tmp_path, server.url, settings=MANY)
+        program.files(main__py="1\n")
+        ran = await program.run("exec", "look")
+        again = await program.run("exec", "--continue", "and now")
         offered = [one.tool_names for one in server.requests]
         results = server.requests[-1].tool_results
     assert (ran.out, again.out) == ("done\n", "again\n"), ran.err + again.err
@@ -43,13 +43,13 @@ async def test_the_rules_hold_for_a_tool_that_was_found(tmp_path: Path) -> None:
     ]
     settings = {**MANY, "mcp_servers": {"plain": {"command": sys.executable, "args": [SERVER, "honest"]}}}
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url, settings=settings)
-        desk.files(main__py="1\n")
-        ran = await desk.run("exec", "--permission-mode", "plan", "look")
-        results = [one for one in await desk.history() if hasattr(one, "call_id")]
+        program = Program(tmp_path, server.url, settings=settings)
+        program.files(main__py="1\n")
+        ran = await program.run("exec", "--permission-mode", "plan", "look")
+        results = [one for one in await program.history() if hasattr(one, "call_id")]
         described = server.requests[0].json["tools"]
     assert [one.status for one in results] == ["ok", "denied", "denied"], ran.err
-    assert (desk.repo / "main.py").exists()
+    assert (program.repo / "main.py").exists()
     search = next(one["function"] for one in described if one["function"]["name"] == "search_tools")
     assert search["description"].endswith("MCP servers with tools: plain.")
 
@@ -66,9 +66,9 @@ async def test_a_subagent_finds_no_tool_outside_its_list(tmp_path: Path) -> None
         reply("done"),
     ]
     async with FakeLLM(script) as server:
-        desk = Desk(tmp_path, server.url, settings=MANY)
-        desk.files(main__py="1\n")
-        ran = await desk.run(*YOLO, "exec", "look")
+        program = Program(tmp_path, server.url, settings=MANY)
+        program.files(main__py="1\n")
+        ran = await program.run(*YOLO, "exec", "look")
         subagent = server.requests[2:5]
     assert ran.out == "done\n", ran.err
     assert subagent[0].tool_names == ["git_log", "read_file"]
@@ -79,9 +79,9 @@ async def test_a_subagent_finds_no_tool_outside_its_list(tmp_path: Path) -> None
 
 async def test_a_search_that_is_switched_off_leaves_all_tools_offered(tmp_path: Path) -> None:
     async with FakeLLM([reply("done")]) as server:
-        desk = Desk(tmp_path, server.url, settings={"tools": {"direct": 20, "disabled": ["search_tools"]}})
-        desk.files(main__py="1\n")
-        await desk.run("exec", "look")
+        program = Program(tmp_path, server.url, settings={"tools": {"direct": 20, "disabled": ["search_tools"]}})
+        program.files(main__py="1\n")
+        await program.run("exec", "look")
         (asked,) = server.requests
     assert {"git_log", "web_fetch"} <= set(asked.tool_names)
     assert "search_tools" not in asked.tool_names
