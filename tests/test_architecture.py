@@ -271,6 +271,8 @@ def test_every_tool_of_the_room_is_a_builtin_tool() -> None:
 
 KNOWS_TOOL_NAMES = {
     "extend/tool_names.py": "the names Claude Code has for them, which its files use",
+    "extend/imports/programs.py": "the names Gemini CLI has for its tools",
+    "extend/imports/transcripts.py": "the calls of other programs under buddy's names",
     "sessions/loading.py": "the names of calls in the journal",
     "safety/policy/rules_loading.py": "the words of a rules file",
     "safety/policy/try_command.py": "facts of a command that no model called",

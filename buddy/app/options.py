@@ -46,6 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     json: bool = False
     all: bool = False
     force: bool = False
+    yes: bool = False
     help: bool = False
     version: bool = False
 

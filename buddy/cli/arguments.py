@@ -35,6 +35,9 @@ COMMANDS = {
     "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
     "permissions": CommandRow("test [COMMAND]", "show what would be asked", "own"),
+    "import": CommandRow(
+        "[sessions [NAME]]", "take over settings and sessions of other coding assistants", "none"
+    ),
     "completion": CommandRow("bash|zsh|fish", "print a completion script for a shell", "none"),
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
@@ -63,7 +66,8 @@ OPTIONS = (
      "auto, always, never; NO_COLOR wins over auto"),
     ("--plain", "", "open resume demo", "print lines only, for screen readers: nothing is redrawn"),
     ("--debug", "", f"{_WORK} acp", "write a log and print its path; show crashes in detail"),
-    ("-p --print", "", "init", "show every setting, write nothing"),
+    ("-p --print", "", "init import", "show what would be written, write nothing"),
+    ("-y --yes", "", "import", "write without asking"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
     ("--all", "", "sessions", "include runs of exec and sessions without an answer"),
     ("--output-format", "FORMAT", "exec", "text, json, stream-json or sse; --json is json"),

@@ -88,6 +88,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.permissions import permissions
 
             return permissions(options, environment)
+        case "import":
+            from buddy.cli.imports import import_settings
+
+            return import_settings(options, environment)
         case "completion":
             from buddy.cli.completion import completion
 

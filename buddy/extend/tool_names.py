@@ -59,3 +59,10 @@ def claude_input(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             for edit in cast("list[dict[str, Any]]", edits)
         ]
     return values
+
+
+def buddy_call(name: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return buddy's tool and arguments for a call in Claude's words; another name stays as it is."""
+    tool = next((tool for tool, names in CLAUDE_TOOLS.items() if name in names), name)
+    own = {theirs: ours for ours, theirs in _ARGUMENTS.get(tool, {}).items()}
+    return tool, {own.get(key, key): value for key, value in values.items()}

@@ -7,9 +7,11 @@ import contextlib
 import itertools
 import math
 import os
+from collections.abc import Sequence
 
 import msgspec
 
+from buddy.agent.messages import Message
 from buddy.safety.seal import Seal
 from buddy.sessions import lock as locking
 from buddy.sessions.file_ops import JournalFiles
@@ -29,7 +31,16 @@ from buddy.sessions.line_codec import JournalLine, LineError, encode, payload, r
 from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, newest_at, save_times, summary
 from buddy.sessions.loading import JOURNAL, LoadedSession, load, ownership, read_header
 from buddy.sessions.rebuild import records_of
-from buddy.sessions.records import VERSION, GrantChanged, Renamed, SessionHeader
+from buddy.sessions.records import (
+    VERSION,
+    FocusSet,
+    GrantChanged,
+    Record,
+    Renamed,
+    SessionHeader,
+    TaskChanged,
+    redact_record,
+)
 from buddy.sessions.replay import SessionState
 from buddy.sessions.session import OpenSession, Watch, open_writer, release_quietly
 
@@ -221,6 +232,26 @@ class SessionStore:
             name=self._free_name(loaded.state.name),
             files=self._files,
         )
+        return header.session_id
+
+    def add(self, name: str, title: str, messages: Sequence[Message]) -> str:
+        """Write a session that begins with this history, in one idle task; the new id. Raises `SessionError`,
+        `OSError`."""
+        header, directory = self._make("", 0)
+        seal = self._signer.session_seal(header.session_id, header.workspace)
+        records: list[tuple[str, int, Record]] = [
+            ("session", 0, header),
+            ("task", 1, TaskChanged("", "idle")),
+            ("focus", 1, FocusSet()),
+            ("renamed", 0, Renamed(name, title)),
+            *(("message", 1, message) for message in messages),
+            ("task", 1, TaskChanged(title, "idle")),
+        ]
+        lines = (
+            encode(number, kind, task_id, header.created_at, redact_record(record), seal)
+            for number, (kind, task_id, record) in enumerate(records, 1)
+        )
+        self._files.replace(os.path.join(directory, JOURNAL), b"".join(lines))
         return header.session_id
 
     def _free_name(self, name: str) -> str:

@@ -1,0 +1,303 @@
+"""`buddy import`: take over settings and sessions of other programs, after showing what would be taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from buddy.agent.formatting import format_count
+from buddy.app.launch import LaunchContext, find_launch, read_settings
+from buddy.app.options import Options, UsageError
+from buddy.app.providers import load_catalogue
+from buddy.app.session_store import open_store
+from buddy.app.stderr import tell
+from buddy.app.trust_state import trust_of
+from buddy.config.loading import LoadedSettings, read_table
+from buddy.config.settings import ConfigError
+from buddy.extend.imports.findings import Findings, ModelEntry, ServerEntry
+from buddy.extend.imports.programs import Place, find_settings
+from buddy.extend.imports.transcripts import Transcript, TranscriptError, find_transcripts, read_transcript
+from buddy.extend.mcp.definitions import DefinitionError, read_server
+from buddy.extend.mcp.sources import USER_FILE
+from buddy.headless.exit_codes import CONFIGURATION, FAILED, OK
+from buddy.llm.routing import UnknownModelError, route
+from buddy.safety.paths import make_private_folders, read_regular, replace_file
+from buddy.safety.policy.rules import Rule
+from buddy.safety.policy.rules_loading import as_table, rules_of_tables
+from buddy.safety.sanitise import one_line, visible
+from buddy.sessions.store import SessionError, SessionStore
+
+USAGE_TEXT = "expected: buddy import, buddy import sessions, or buddy import sessions NAME|all"
+READ_IN_PLACE = (
+    "Skills, commands, subagents, hooks and instruction files of these programs are read where they are: "
+    "/skills, /commands, /agents, /hooks and /memory list them."
+)
+
+
+class Additions(msgspec.Struct):
+    """Entries that are not there yet, by the file that takes them; `present` counts the others."""
+
+    rules: list[Rule] = []
+    models: list[ModelEntry] = []
+    servers: list[ServerEntry] = []
+    present: int = 0
+
+
+def import_settings(options: Options, environment: Mapping[str, str]) -> int:
+    """Carry out the subcommand. Return the exit code; raises `UsageError`."""
+    try:
+        launch = find_launch(options, environment)
+        loaded = read_settings(launch, options)
+        match options.words:
+            case ():
+                return _import_settings(options, environment, launch, loaded)
+            case ("sessions", *names):
+                store = open_store(launch, loaded.settings, tell)
+                return _import_sessions(names, environment, launch.boundary.root, store)
+            case _:
+                raise UsageError(USAGE_TEXT)
+    except (ConfigError, SessionError) as error:
+        tell(f"buddy: {error}\n")
+        return CONFIGURATION
+    except OSError as error:
+        tell(f"buddy: {error.filename or 'a file'} can't be written: {error.strerror}; nothing was changed\n")
+        return FAILED
+
+
+def _import_settings(
+    options: Options, environment: Mapping[str, str], launch: LaunchContext, loaded: LoadedSettings
+) -> int:
+    root = launch.boundary.root
+    found = find_settings(Place(environment, root, trust_of(launch.where, root)[0]))
+    if not found:
+        sys.stdout.write("no settings of Claude Code, Codex, Gemini CLI, opencode or aider are here\n")
+        return OK
+    toml = options.config or os.path.join(launch.where.config, "buddy.toml")
+    servers = os.path.join(launch.where.config, USER_FILE)
+    new = _find_additions(found, loaded, _read_servers(servers))
+    for findings in found:
+        _print_findings(findings, new, launch.where.home)
+    if new.present:
+        sys.stdout.write(f"{format_count(new.present, 'setting')} already here\n")
+    sys.stdout.write(f"{READ_IN_PLACE}\n")
+    if not (new.rules or new.models or new.servers):
+        sys.stdout.write("nothing new to take over\n")
+        return OK
+    targets = [
+        path for path, entries in ((toml, [*new.rules, *new.models]), (servers, new.servers)) if entries
+    ]
+    sys.stdout.write(f"\nThis adds {_count(new)} to {' and '.join(targets)}.\n")
+    if options.print or not (options.yes or _confirm("Write it? [y/N] ")):
+        sys.stdout.write("nothing was written" + ("" if options.print else "; --yes writes it") + "\n")
+        return OK
+    if new.rules or new.models:
+        _add_to_toml(toml, new)
+    if new.servers:
+        _add_to_servers(servers, new.servers)
+    sys.stdout.write(f"written: {', '.join(targets)}\n")
+    return OK
+
+
+def _find_additions(
+    found: Sequence[Findings], loaded: LoadedSettings, servers: Mapping[str, Any]
+) -> Additions:
+    """Return what is new. Models that buddy cannot reach are noted with their program."""
+    settings = loaded.settings
+    here = {_bare(rule) for rule in rules_of_tables(settings.rule, "user", "").rules}
+    new = Additions()
+    models, names = dict(settings.models), set(servers)
+    for findings in found:
+        for rule in findings.rules:
+            if _bare(rule) in here:
+                new.present += 1
+            else:
+                here.add(_bare(rule))
+                new.rules.append(rule)
+        for model in findings.models:
+            table = model.table
+            try:
+                route(load_catalogue(), table["model"], base_url=table.get("base_url", ""))
+            except UnknownModelError as error:
+                findings.leave_out(f"model {table['model']}", str(error))
+                continue
+            if model.name in models:
+                new.present += 1
+            else:
+                models[model.name] = settings.api
+                new.models.append(model)
+        for server in findings.servers:
+            try:
+                read_server(server.name, server.entry, "user", "")
+            except DefinitionError as error:
+                findings.leave_out(f"MCP server {server.name}", str(error))
+                continue
+            if server.name in names:
+                new.present += 1
+            else:
+                names.add(server.name)
+                new.servers.append(server)
+    return new
+
+
+def _bare(rule: Rule) -> Rule:
+    """Return a rule without where it comes from and why."""
+    return msgspec.structs.replace(rule, why="", source="", origin="user")
+
+
+def _print_findings(findings: Findings, new: Additions, home: str) -> None:
+    files = ", ".join(
+        visible(path.replace(home, "~", 1) if path.startswith(home) else path) for path in findings.files
+    )
+    lines = [f"{findings.program} ({files})"]
+    lines += [f"  rule: {_rule_line(rule)}" for rule in findings.rules if rule in new.rules]
+    lines += [
+        f"  model: {visible(model.name)} = {visible(', '.join(model.table.values()))}"
+        for model in findings.models
+        if model in new.models
+    ]
+    for server in findings.servers:
+        if server in new.servers:
+            words = " ".join(map(str, (server.entry.get("command", ""), *server.entry.get("args", []))))
+            needs = f"; set {', '.join(server.variables)} in the environment" if server.variables else ""
+            what = one_line(words.strip() or str(server.entry.get("url", "")), 200)
+            lines.append(f"  MCP server: {visible(server.name)} ({what}){visible(needs)}")
+    lines += [f"  left out: {one.what} ({one.why})" for one in findings.left_out]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _rule_line(rule: Rule) -> str:
+    where = f" (only in {rule.project})" if rule.project else ""
+    return one_line(f"{rule.decision} {rule.tool} {rule.what}{where}", 300)
+
+
+def _count(new: Additions) -> str:
+    counts = ((new.rules, "rule"), (new.models, "model"), (new.servers, "MCP server"))
+    return ", ".join(format_count(len(entries), word) for entries, word in counts if entries)
+
+
+def _confirm(question: str) -> bool:
+    """Ask on a terminal; nobody there is a no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _add_to_toml(path: str, new: Additions) -> None:
+    """Append tables to buddy.toml, whose text stays as it is. Raises `ConfigError`, `OSError`."""
+    import tomllib  # imported here, as below: only writing needs them
+
+    import tomli_w
+
+    pieces = [f"\n[[rule]]\n{tomli_w.dumps(as_table(rule))}" for rule in new.rules]
+    pieces += [f"\n{tomli_w.dumps({'models': {model.name: model.table}})}" for model in new.models]
+    before = _read_own(path)
+    text = f"{before.rstrip()}\n" if before.strip() else ""
+    text += f"\n# From here on by buddy import, {time.strftime('%Y-%m-%d')}\n{''.join(pieces)}"
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{path}: the new tables don't fit behind what is there ({error}); "
+            f"add them yourself:\n{''.join(pieces)}"
+        ) from error
+    if rules_of_tables(tables.get("rule", []), "user", path).broken:
+        raise ConfigError(f"{path}: its rules can't be read; buddy doctor says which. Nothing was written")
+    _replace(path, text)
+
+
+def _read_own(path: str) -> str:
+    """Return the text of the person's file, "" where there is none, after checking that it can be read."""
+    if read_table(path, required=False) is None:
+        return ""
+    return read_regular(path).decode()
+
+
+def _read_servers(path: str) -> dict[str, Any]:
+    table = _read_json(path).get("mcpServers", {})
+    return cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """Return the table of the person's mcp.json. Raises `ConfigError`."""
+    try:
+        table: object = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid JSON ({error}); correct it first") from error
+    if not isinstance(table, dict):
+        raise ConfigError(f'{path}: expected {{"mcpServers": {{…}}}}')
+    return cast("dict[str, Any]", table)
+
+
+def _add_to_servers(path: str, servers: Sequence[ServerEntry]) -> None:
+    table = _read_json(path)
+    added = {server.name: server.entry for server in servers}
+    table["mcpServers"] = {**_read_servers(path), **added}
+    _replace(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+
+
+def _replace(path: str, text: str) -> None:
+    """Write a file of the person's: through a link to where it leads, with the mode it has."""
+    target = os.path.realpath(path)
+    make_private_folders(os.path.dirname(target))
+    mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o600
+    replace_file(target, text.encode(), mode=mode)
+
+
+def _import_sessions(
+    names: Sequence[str], environment: Mapping[str, str], root: str, store: SessionStore
+) -> int:
+    """List the sessions of other programs in this folder, and write those that are chosen."""
+    found = _read_transcripts(environment, root)
+    here = {summary.name for summary in store.list()}
+    new = [one for one in found if one.name not in here]
+    for one in found:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created_at))
+        mark = "  (already here)" if one.name in here else ""
+        messages = format_count(len(one.messages), "message")
+        sys.stdout.write(f"{one.name:<16}  {at}  {messages:<14} {one.title}{mark}\n")
+    if not found:
+        sys.stdout.write("no sessions of Claude Code or Codex are kept for this folder\n")
+    chosen = names or (_ask_names() if new else ())
+    unknown = [name for name in chosen if name != "all" and name not in {one.name for one in found}]
+    if unknown:
+        raise UsageError(
+            f"no session is called {', '.join(map(repr, unknown))}; the list above has their names"
+        )
+    for one in sorted(new, key=lambda transcript: transcript.created_at):
+        if "all" in chosen or one.name in chosen:
+            session_id = store.add(one.name, one.title, one.messages)
+            sys.stdout.write(f"imported {one.name} as {session_id}: buddy resume {one.name}\n")
+    return OK
+
+
+def _ask_names() -> tuple[str, ...]:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        sys.stdout.write("buddy import sessions NAME … (or all) imports them\n")
+        return ()
+    sys.stdout.write("Which ones? Names, all, or Enter for none: ")
+    sys.stdout.flush()
+    return tuple(sys.stdin.readline().split())
+
+
+def _read_transcripts(environment: Mapping[str, str], root: str) -> list[Transcript]:
+    found: list[Transcript] = []
+    for path in find_transcripts(environment, root):
+        try:
+            transcript = read_transcript(path, root)
+        except TranscriptError as error:
+            tell(f"buddy: {error}\n")
+            continue
+        if transcript is not None:
+            found.append(transcript)
+    return sorted(found, key=lambda one: one.created_at)

@@ -1,0 +1,1 @@
+"""Settings and sessions of other programs of this kind, which are read and never changed."""

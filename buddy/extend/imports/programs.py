@@ -1,0 +1,348 @@
+"""Readers of the settings of Claude Code, Codex, Gemini CLI, opencode and aider.
+
+Files of the person's home folder may give rules, MCP servers and models; files of a project only rules, and
+rules that allow only once the folder is trusted.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import msgspec
+
+from buddy.extend.imports.findings import (
+    Findings,
+    ModelEntry,
+    Table,
+    home_folder,
+    parse_json,
+    parse_toml,
+    parse_yaml,
+    read_table,
+    read_text,
+    section,
+)
+from buddy.safety.policy.rules import Decision
+from buddy.safety.policy.rules_loading import rules_of_tables
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The places to look in: the environment's, and those of the project below `root`."""
+
+    environment: Mapping[str, str]
+    root: str
+    is_trusted: bool
+
+    @property
+    def home(self) -> str:
+        """Return the person's home folder."""
+        return self.environment.get("HOME") or os.path.expanduser("~")
+
+
+def find_settings(place: Place) -> tuple[Findings, ...]:
+    """Read the settings of every program. Blocks. Those without a file are left out."""
+    readers: tuple[Callable[[Place], Findings], ...] = (
+        read_claude,
+        read_codex,
+        read_gemini,
+        read_opencode,
+        read_aider,
+    )
+    return tuple(findings for findings in (reader(place) for reader in readers) if findings.files)
+
+
+def read_claude(place: Place) -> Findings:
+    """Read Claude Code's settings: permissions, MCP servers, the model."""
+    findings = Findings("Claude Code")
+    folder = home_folder(place.environment, "CLAUDE_CONFIG_DIR", ".claude")
+    own = read_table(os.path.join(folder, "settings.json"), findings, parse_json)
+    _add_claude_permissions(findings, own, "", is_trusted=True)
+    model = own.get("model")
+    if isinstance(model, str) and model.startswith("claude-"):
+        findings.models.append(ModelEntry("claude", {"model": f"anthropic/{model.partition('[')[0]}"}))
+    elif model:
+        findings.leave_out(
+            f"model {model}", "a short name of Claude Code; buddy models claude lists full ones"
+        )
+    for key, why in (
+        ("apiKeyHelper", "set api_key_command in buddy.toml"),
+        ("env", "set them in your shell"),
+    ):
+        if own.get(key):
+            findings.leave_out(key, why)
+    if section(own, "permissions").get("defaultMode"):
+        findings.leave_out("permissions.defaultMode", "[permissions] mode in buddy.toml is the same")
+    state = "CLAUDE_CONFIG_DIR" in place.environment
+    memory = read_table(os.path.join(folder if state else place.home, ".claude.json"), findings, parse_json)
+    here = section(memory, "projects", place.root)
+    for name, entry in {**section(memory, "mcpServers"), **section(here, "mcpServers")}.items():
+        findings.add_server(name, section({name: entry}, name))
+    findings.add_entries("allow", here.get("allowedTools"), place.root, is_trusted=True)
+    for name in ("settings.json", "settings.local.json"):
+        path = os.path.join(place.root, ".claude", name)
+        if os.path.realpath(path) != os.path.realpath(os.path.join(folder, name)):
+            table = read_table(path, findings, parse_json)
+            _add_claude_permissions(findings, table, place.root, is_trusted=place.is_trusted)
+    return findings
+
+
+def _add_claude_permissions(findings: Findings, table: Table, project: str, *, is_trusted: bool) -> None:
+    permissions = section(table, "permissions")
+    decisions: tuple[Decision, ...] = ("allow", "ask", "deny")
+    for decision in decisions:
+        findings.add_entries(decision, permissions.get(decision), project, is_trusted=is_trusted)
+
+
+def read_codex(place: Place) -> Findings:
+    """Read Codex's `config.toml` and the rules beside it."""
+    findings = Findings("Codex")
+    folder = home_folder(place.environment, "CODEX_HOME", ".codex")
+    table = read_table(os.path.join(folder, "config.toml"), findings, parse_toml)
+    providers = section(table, "model_providers")
+    profiles = {"codex": table, **section(table, "profiles")}
+    for name, profile in profiles.items():
+        chosen = section({name: profile}, name)
+        model = chosen.get("model")
+        if isinstance(model, str) and model:
+            provider = str(chosen.get("model_provider") or table.get("model_provider") or "openai")
+            findings.models.append(_codex_model(name, model, provider, section(providers, provider)))
+    for name, entry in section(table, "mcp_servers").items():
+        server = section({name: entry}, name)
+        if token := server.pop("bearer_token_env_var", ""):
+            headers = section(server, "http_headers")
+            server["http_headers"] = {**headers, "Authorization": f"Bearer ${{{token}}}"}
+        for key in (
+            "startup_timeout_sec",
+            "startup_timeout_ms",
+            "env_vars",
+            "enabled_tools",
+            "disabled_tools",
+        ):
+            server.pop(key, None)
+        if "http_headers" in server:
+            server["headers"] = server.pop("http_headers")
+        findings.add_server(name, server)
+    for key, why in (
+        ("approval_policy", "[permissions] mode in buddy.toml"),
+        ("sandbox_mode", "the [sandbox] table of buddy.toml"),
+    ):
+        if key in table:
+            findings.leave_out(f"{key} = {table[key]}", f"{why} takes its place")
+    rules = os.path.join(folder, "rules")
+    names = sorted(os.listdir(rules)) if os.path.isdir(rules) else []
+    for name in names:
+        if name.endswith(".rules"):
+            _add_codex_rules(findings, os.path.join(rules, name))
+    return findings
+
+
+def _codex_model(name: str, model: str, provider: str, server: Table) -> ModelEntry:
+    table = {"model": f"{provider}/{model}"}
+    if url := server.get("base_url"):
+        table = {"model": f"openai/{model}", "base_url": str(url)}
+    if key := server.get("env_key"):
+        table["api_key_env"] = str(key)
+    return ModelEntry(name, table)
+
+
+_CODEX_DECISIONS: dict[str, Decision] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
+
+
+def _add_codex_rules(findings: Findings, path: str) -> None:
+    """Take `prefix_rule(pattern=[...], decision="...")`, which Codex writes in Starlark; its literals are
+    those of Python."""
+    text = read_text(path, findings)
+    try:
+        tree = ast.parse(text or "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        findings.leave_out(path, "not readable as rules")
+        return
+    for node in tree.body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="prefix_rule"), args=[], keywords=keywords)):
+                _add_codex_rule(findings, keywords)
+            case _:
+                findings.leave_out(f"{path}, line {node.lineno}", "not a prefix_rule")
+
+
+def _add_codex_rule(findings: Findings, keywords: list[ast.keyword]) -> None:
+    try:
+        fields: Table = {one.arg: ast.literal_eval(one.value) for one in keywords if one.arg}
+    except (ValueError, RecursionError):
+        findings.leave_out("prefix_rule", "its values are not literals")
+        return
+    words, decision = fields.get("pattern"), _CODEX_DECISIONS.get(str(fields.get("decision", "allow")))
+    tables: list[Table] = []
+    if isinstance(words, list):
+        tables = [{"tool": "shell", "argv": [*cast("list[object]", words), "*"], "decision": decision}]
+    rules = rules_of_tables(tables, "user", findings.program)
+    if not rules.rules or rules.errors:
+        findings.leave_out(f"prefix_rule {words}", "buddy has no rule that means the same")
+    for rule in rules.rules:
+        findings.add_rule(rule, "", is_trusted=True)
+
+
+_GEMINI_TOOLS = {
+    "run_shell_command": "Bash",
+    "read_file": "Read",
+    "read_many_files": "Read",
+    "list_directory": "Read",
+    "glob": "Read",
+    "search_file_content": "Read",
+    "write_file": "Write",
+    "replace": "Edit",
+    "web_fetch": "WebFetch",
+    "google_web_search": "WebSearch",
+}
+
+
+def read_gemini(place: Place) -> Findings:
+    """Read Gemini CLI's settings, in the form of today and in the flat one before it."""
+    findings = Findings("Gemini CLI")
+    folder = home_folder(place.environment, "GEMINI_CLI_HOME", "")
+    own = read_table(os.path.join(folder, ".gemini", "settings.json"), findings, parse_json)
+    model = own.get("model")
+    name = section(own, "model").get("name") if isinstance(model, dict) else model
+    if isinstance(name, str) and name:
+        findings.models.append(ModelEntry("gemini", {"model": f"gemini/{name}"}))
+    for server, entry in section(own, "mcpServers").items():
+        findings.add_server(server, _gemini_server(section({server: entry}, server)))
+    _add_gemini_tools(findings, own, "", is_trusted=True)
+    path = os.path.join(place.root, ".gemini", "settings.json")
+    if os.path.realpath(path) not in map(os.path.realpath, findings.files):
+        table = read_table(path, findings, parse_json)
+        _add_gemini_tools(findings, table, place.root, is_trusted=place.is_trusted)
+        for server in section(table, "mcpServers"):
+            findings.leave_out(f"MCP server {server}", "it is the project's: put it into .mcp.json")
+    return findings
+
+
+def _gemini_server(entry: Table) -> Table:
+    taken = {
+        key: value for key, value in entry.items() if key in ("command", "args", "env", "cwd", "headers")
+    }
+    if address := entry.get("httpUrl"):
+        taken |= {"type": "http", "url": address}
+    elif address := entry.get("url"):
+        taken |= {"type": "sse", "url": address}
+    if timeout := entry.get("timeout"):
+        taken["timeout"] = timeout
+    return taken
+
+
+def _add_gemini_tools(findings: Findings, table: Table, project: str, *, is_trusted: bool) -> None:
+    tools = section(table, "tools")
+    lists: tuple[tuple[Decision, tuple[object, ...]], ...] = (
+        ("allow", (tools.get("allowed"), table.get("allowedTools"))),
+        ("deny", (tools.get("exclude"), table.get("excludeTools"))),
+    )
+    for decision, several in lists:
+        for entries in several:
+            for entry in cast("list[object]", entries) if isinstance(entries, list) else []:
+                words = _claude_words(str(entry))
+                findings.add_entries(decision, [words], project, is_trusted=is_trusted)
+    if tools.get("core") or table.get("coreTools"):
+        findings.leave_out("the list of core tools", "[tools] disabled in buddy.toml switches tools off")
+
+
+def _claude_words(entry: str) -> str:
+    """Return an entry such as `run_shell_command(git status)` in Claude's words; a command there is a
+    beginning."""
+    name, has_command, inside = entry.partition("(")
+    claude = _GEMINI_TOOLS.get(name, name)
+    command = inside.rstrip(")").strip()
+    return f"{claude}({command}:*)" if has_command and command and claude == "Bash" else claude
+
+
+_OPENCODE_TOOLS = {"edit": "Edit", "webfetch": "WebFetch", "websearch": "WebSearch", "read": "Read"}
+_OPENCODE_PROVIDERS = {"google": "gemini", "amazon-bedrock": "bedrock", "azure": "azure"}
+
+
+def read_opencode(place: Place) -> Findings:
+    """Read opencode's settings: permissions, MCP servers, the model and providers with an address."""
+    findings = Findings("opencode")
+    folder = home_folder(place.environment, "XDG_CONFIG_HOME", ".config")
+    for name in ("opencode.json", "opencode.jsonc", "config.json"):
+        own = read_table(os.path.join(folder, "opencode", name), findings, parse_json)
+        _add_opencode_permissions(findings, own, "", is_trusted=True)
+        _add_opencode_models(findings, own)
+        for server, entry in section(own, "mcp").items():
+            findings.add_server(server, _opencode_server(section({server: entry}, server)))
+    for name in ("opencode.json", "opencode.jsonc"):
+        table = read_table(os.path.join(place.root, name), findings, parse_json)
+        _add_opencode_permissions(findings, table, place.root, is_trusted=place.is_trusted)
+        for server in section(table, "mcp"):
+            findings.leave_out(f"MCP server {server}", "it is the project's: put it into .mcp.json")
+    return findings
+
+
+def _add_opencode_permissions(findings: Findings, table: Table, project: str, *, is_trusted: bool) -> None:
+    decisions: dict[object, Decision] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+    for tool, value in section(table, "permission").items():
+        claude = "Bash" if tool == "bash" else _OPENCODE_TOOLS.get(tool)
+        entries = cast(Table, value) if isinstance(value, dict) else {"*": value}
+        for command, answer in entries.items():
+            decision = decisions.get(answer)
+            if claude is None or decision is None:
+                findings.leave_out(f"permission {tool}", "buddy has no rule that means the same")
+                break
+            if command == "*" and decision == "ask":
+                continue  # what is not allowed asks anyway
+            words = claude if command == "*" else f"{claude}({command})"
+            findings.add_entries(decision, [words], project, is_trusted=is_trusted)
+
+
+def _add_opencode_models(findings: Findings, table: Table) -> None:
+    for profile, key in (("opencode", "model"), ("opencode-small", "small_model")):
+        name = table.get(key)
+        if not isinstance(name, str) or "/" not in name:
+            continue
+        provider, _, model = name.partition("/")
+        options = section(table, "provider", provider, "options")
+        entry = {"model": f"{_OPENCODE_PROVIDERS.get(provider, provider)}/{model}"}
+        if url := options.get("baseURL"):
+            entry = {"model": f"openai/{model}", "base_url": str(url)}
+        key_text = str(options.get("apiKey", ""))
+        if key_text.startswith("{env:"):
+            entry["api_key_env"] = key_text[5:].rstrip("}")
+        elif key_text:
+            findings.leave_out(f"the key of {provider}", f"keys are not copied: buddy login {profile}")
+        findings.models.append(ModelEntry(profile, entry))
+
+
+def _opencode_server(entry: Table) -> Table:
+    if entry.get("type") == "remote":
+        taken: Table = {"type": "http", "url": entry.get("url", ""), "headers": entry.get("headers", {})}
+    else:
+        command = entry.get("command")
+        words = [str(word) for word in cast("list[object]", command)] if isinstance(command, list) else [""]
+        taken = {"command": words[0], "args": words[1:], "env": entry.get("environment", {})}
+    return taken | ({"disabled": True} if entry.get("enabled") is False else {})
+
+
+def read_aider(place: Place) -> Findings:
+    """Read aider's settings: models and the address of a server."""
+    findings = Findings("aider")
+    table = read_table(os.path.join(place.home, ".aider.conf.yml"), findings, parse_yaml)
+    url = str(table.get("openai-api-base") or "")
+    for profile, key in (("aider", "model"), ("aider-weak", "weak-model"), ("aider-editor", "editor-model")):
+        name = table.get(key)
+        if isinstance(name, str) and name:
+            address = {"base_url": url} if url and name.startswith("openai/") else {}
+            findings.models.append(ModelEntry(profile, {"model": name, **address}))
+    for key in table:
+        if "key" in key:
+            findings.leave_out(key, "keys are not copied: buddy login PROVIDER")
+    if table.get("read"):
+        findings.leave_out("read", "name those files in AGENTS.md, as @path on a line of its own")
+    for key in ("lint-cmd", "test-cmd"):
+        if table.get(key):
+            findings.leave_out(key, "say in AGENTS.md how the project is checked")
+    if os.path.exists(os.path.join(place.root, ".aider.conf.yml")) and place.root != place.home:
+        project = read_table(os.path.join(place.root, ".aider.conf.yml"), findings, parse_yaml)
+        if project:
+            findings.leave_out(".aider.conf.yml of this folder", "a project names no models in buddy")
+    return findings

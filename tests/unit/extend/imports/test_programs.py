@@ -1,0 +1,297 @@
+"""The settings of other programs, as their documentation writes them, become rules, servers and models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buddy.extend.imports.findings import Findings
+from buddy.extend.imports.programs import (
+    Place,
+    find_settings,
+    read_aider,
+    read_claude,
+    read_codex,
+    read_gemini,
+    read_opencode,
+)
+
+KEY = "-".join(("sk", "ant", "api03", "A1b2C3d4" * 5))
+
+
+def write(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    root = tmp_path / "shop"
+    root.mkdir()
+    return Place({"HOME": str(tmp_path)}, str(root), is_trusted=False)
+
+
+def home(place: Place) -> Path:
+    return Path(place.home)
+
+
+def rules(findings: Findings) -> list[str]:
+    return [rule.shown for rule in findings.rules]
+
+
+def left_out(findings: Findings) -> list[str]:
+    return [one.what for one in findings.left_out]
+
+
+@pytest.mark.parametrize(
+    ("decision", "entry", "shown"),
+    [
+        ("allow", "Bash(npm run test:*)", "allow shell: npm run test *"),
+        ("allow", "Bash(git diff *)", "allow shell: git diff *"),
+        ("allow", "Edit(src/**)", "allow edit: src/**"),
+        ("allow", "Read(~/.zshrc)", "allow read: ~/.zshrc"),
+        ("allow", "WebFetch(domain:docs.python.org)", "allow fetch: docs.python.org"),
+        ("allow", "mcp__github", "allow mcp:github/*: *"),
+        ("ask", "Bash(git push:*)", "ask shell: git push *"),
+        ("deny", "Read(./.env)", "deny read: .env"),
+        ("deny", "Bash", "deny shell: *"),
+        ("deny", "WebFetch", "deny fetch: *"),
+    ],
+)
+def test_a_permission_of_claude_code_becomes_the_same_rule(
+    place: Place, decision: str, entry: str, shown: str
+) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {decision: [entry]}})
+    assert rules(read_claude(place)) == [shown]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("Bash", "Bash(*)", "Edit", "Write", "Read", "WebFetch", "WebFetch(domain:*)", "Bash(npm * build)"),
+        *("Teleport", f"Bash(curl -H 'x-api-key: {KEY}' https://api.example.org)", "Bash(echo 'open)"),
+    ],
+)
+def test_what_would_allow_everything_or_holds_a_key_is_left_out(place: Place, entry: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [entry]}})
+    findings = read_claude(place)
+    assert findings.rules == []
+    assert len(findings.left_out) == 1
+    assert KEY not in str(findings)
+
+
+def test_a_project_gives_rules_for_itself_and_its_allowing_ones_wait_for_trust(place: Place) -> None:
+    write(
+        Path(place.root) / ".claude/settings.json",
+        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Bash(sudo:*)"]}, "model": "claude-opus-4-5"},
+    )
+    waiting = read_claude(place)
+    assert rules(waiting) == [f"deny shell: sudo *, in {place.root}"]
+    assert left_out(waiting) == ["allow shell: make *"]
+    assert waiting.models == []
+    trusted = read_claude(Place(place.environment, place.root, is_trusted=True))
+    assert rules(trusted) == [f"allow shell: make *, in {place.root}", f"deny shell: sudo *, in {place.root}"]
+
+
+def test_the_home_folder_as_project_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / ".claude/settings.json", {"permissions": {"deny": ["Bash(sudo:*)"]}})
+    findings = read_claude(Place({"HOME": str(tmp_path)}, str(tmp_path), is_trusted=False))
+    assert rules(findings) == ["deny shell: sudo *"]
+
+
+def test_servers_and_allowed_tools_of_claude_codes_own_file(place: Place) -> None:
+    local = {"allowedTools": ["Bash(make:*)"], "mcpServers": {"local": {"command": "here"}}}
+    servers = {"github": {"type": "http", "url": "https://api.example.org/mcp"}}
+    write(home(place) / ".claude.json", {"mcpServers": servers, "projects": {place.root: local}})
+    findings = read_claude(place)
+    assert {one.name: one.entry for one in findings.servers} == {**servers, "local": {"command": "here"}}
+    assert rules(findings) == [f"allow shell: make *, in {place.root}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "taken", "variables"),
+    [
+        ({"env": {"API_KEY": "abc"}}, {"env": {"API_KEY": "${API_KEY}"}}, ("API_KEY",)),
+        ({"env": {"DEBUG": "1"}}, {"env": {"DEBUG": "1"}}, ()),
+        ({"env": {"PLAIN": KEY}}, {"env": {"PLAIN": "${PLAIN}"}}, ("PLAIN",)),
+        ({"env": {"TOKEN": "${MINE}"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
+        ({"env": {"TOKEN": "$MINE"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
+        ({"env": {"TOKEN": "{env:MINE}"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
+        (
+            {"headers": {"Authorization": "Bearer abc"}},
+            {"headers": {"Authorization": "Bearer ${MY_SERVER_AUTHORIZATION}"}},
+            ("MY_SERVER_AUTHORIZATION",),
+        ),
+        (
+            {"headers": {"X-Api-Key": "abc"}},
+            {"headers": {"X-Api-Key": "${MY_SERVER_X_API_KEY}"}},
+            ("MY_SERVER_X_API_KEY",),
+        ),
+    ],
+)
+def test_secrets_of_servers_become_references(
+    entry: dict[str, Any], taken: dict[str, Any], variables: tuple[str, ...]
+) -> None:
+    findings = Findings("test")
+    findings.add_server("my-server", {"command": "run", **entry})
+    (server,) = findings.servers
+    assert server.entry == {"command": "run", **taken}
+    assert server.variables == variables
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "run", "args": ["--api-key", KEY]},
+        {"type": "http", "url": f"https://example.org/mcp?key={KEY}"},
+        {"type": "http", "url": "https://me:password@example.org/mcp"},
+    ],
+)
+def test_a_server_with_a_key_in_its_words_is_left_out(entry: dict[str, Any]) -> None:
+    findings = Findings("test")
+    findings.add_server("s", entry)
+    assert findings.servers == []
+    assert left_out(findings) == ["MCP server s"]
+
+
+def test_codex_models_servers_and_rules(place: Place) -> None:
+    write(
+        home(place) / ".codex/config.toml",
+        """
+        model = "gpt-5-codex"
+        approval_policy = "on-request"
+        [model_providers.local]
+        base_url = "http://127.0.0.1:8000/v1"
+        env_key = "LOCAL_KEY"
+        [profiles.oss]
+        model = "qwen3"
+        model_provider = "local"
+        [mcp_servers.docs]
+        command = "docs-server"
+        args = ["--port", "4000"]
+        startup_timeout_sec = 20
+        [mcp_servers.far]
+        url = "https://example.org/mcp"
+        bearer_token_env_var = "FAR_TOKEN"
+        """,
+    )
+    write(
+        home(place) / ".codex/rules/default.rules",
+        'prefix_rule(pattern=["git", ["status", "log"]], decision="allow")\n'
+        'prefix_rule(pattern=["rm"], decision="forbidden")\n'
+        'prefix_rule(pattern=["push"], decision="prompt")\n'
+        'host_executable(name="git")\n'
+        "prefix_rule(pattern=words())\n",
+    )
+    findings = read_codex(place)
+    assert rules(findings) == ["allow shell: git status|log *", "deny shell: rm *", "ask shell: push *"]
+    assert {one.name: one.table for one in findings.models} == {
+        "codex": {"model": "openai/gpt-5-codex"},
+        "oss": {"model": "openai/qwen3", "base_url": "http://127.0.0.1:8000/v1", "api_key_env": "LOCAL_KEY"},
+    }
+    assert [one.entry for one in findings.servers] == [
+        {"command": "docs-server", "args": ["--port", "4000"]},
+        {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${FAR_TOKEN}"}},
+    ]
+    assert len(findings.left_out) == 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": {"name": "gemini-2.5-pro"}, "tools": {"allowed": ["run_shell_command(git status)"]}},
+        {"model": "gemini-2.5-pro", "allowedTools": ["run_shell_command(git status)"]},
+    ],
+)
+def test_gemini_settings_of_both_forms(place: Place, settings: dict[str, Any]) -> None:
+    server = {"httpUrl": "https://example.org/mcp", "headers": {"X-Api-Key": "$MY_KEY"}, "trust": True}
+    text = "// mine\n" + json.dumps({**settings, "mcpServers": {"s": server}}).replace('"}}', '"},}')
+    write(home(place) / ".gemini/settings.json", text)
+    findings = read_gemini(place)
+    assert rules(findings) == ["allow shell: git status *"]
+    assert [one.table for one in findings.models] == [{"model": "gemini/gemini-2.5-pro"}]
+    assert [one.entry for one in findings.servers] == [
+        {"headers": {"X-Api-Key": "${MY_KEY}"}, "type": "http", "url": "https://example.org/mcp"}
+    ]
+
+
+def test_opencode_permissions_models_and_servers(place: Place) -> None:
+    write(
+        home(place) / ".config/opencode/opencode.json",
+        {
+            "model": "local/qwen",
+            "small_model": "google/gemini-2.5-flash",
+            "permission": {
+                "edit": "allow",
+                "webfetch": "deny",
+                "bash": {"git push": "ask", "npm test *": "allow", "*": "ask"},
+                "external_directory": "ask",
+            },
+            "mcp": {"c7": {"type": "local", "command": ["npx", "c7"], "environment": {"K": "{env:K}"}}},
+            "provider": {"local": {"options": {"baseURL": "http://localhost:1/v1", "apiKey": "{env:LOCAL}"}}},
+        },
+    )
+    findings = read_opencode(place)
+    assert rules(findings) == ["deny fetch: *", "ask shell: git push", "allow shell: npm test *"]
+    assert left_out(findings) == ["allow edit", "permission external_directory"]
+    assert {one.name: one.table for one in findings.models} == {
+        "opencode": {
+            "model": "openai/qwen",
+            "base_url": "http://localhost:1/v1",
+            "api_key_env": "LOCAL",
+        },
+        "opencode-small": {"model": "gemini/gemini-2.5-flash"},
+    }
+    assert [one.entry for one in findings.servers] == [
+        {"command": "npx", "args": ["c7"], "env": {"K": "${K}"}}
+    ]
+
+
+def test_aider_models_without_keys(place: Place) -> None:
+    write(home(place) / ".aider.conf.yml", f"model: openai/gpt-4o\nopenai-api-key: {KEY}\nread: [A.md]\n")
+    findings = read_aider(place)
+    assert [one.table for one in findings.models] == [{"model": "openai/gpt-4o"}]
+    assert left_out(findings) == ["openai-api-key", "read"]
+    assert KEY not in str(findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".claude/settings.json", '{"permissions": '),
+        (".claude/settings.json", "[1, 2]"),
+        (".claude/settings.json", '{"permissions": [], "model": 7, "env": null}'),
+        (".claude.json", '{"mcpServers": [], "projects": 3}'),
+        (".codex/config.toml", "model = "),
+        (".codex/config.toml", 'model = 7\nmcp_servers = 3\nprofiles = "x"'),
+        (".codex/rules/a.rules", "prefix_rule("),
+        (".gemini/settings.json", '{"tools": {"allowed": "x"}, "mcpServers": {"s": 3}}'),
+        (".gemini/settings.json", "[" * 100_000),
+        (".config/opencode/opencode.json", '{"permission": {"bash": 3}, "mcp": {"s": {"command": 4}}}'),
+        (".aider.conf.yml", "model: [unclosed"),
+        (".aider.conf.yml", "- a\n- b"),
+        (".aider.conf.yml", "a: &a [*a]"),
+    ],
+)
+def test_files_with_other_contents_cost_only_themselves(place: Place, name: str, text: str) -> None:
+    write(home(place) / name, text)
+    write(home(place) / ".claude/settings.local.json", "{}")
+    assert [rule for findings in find_settings(place) for rule in findings.rules] == []
+
+
+def test_a_pipe_in_the_place_of_a_file_is_named(place: Place) -> None:
+    import os
+
+    (Path(place.root) / ".claude").mkdir()
+    os.mkfifo(Path(place.root) / ".claude/settings.json")
+    write(home(place) / ".claude/settings.json", {"permissions": {"deny": ["Bash(sudo:*)"]}})
+    findings = read_claude(place)
+    assert rules(findings) == ["deny shell: sudo *"]
+    assert left_out(findings) == [str(Path(place.root) / ".claude/settings.json")]
+
+
+def test_programs_without_a_file_are_not_named(place: Place) -> None:
+    assert find_settings(place) == ()
