@@ -91,9 +91,11 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """The call may run. `by_person`: the person answered this very request."""
+    """The call may run. `by_person`: this very request was answered, by the person or by the program that
+    answers for them; `arguments` replaces the call's, as JSON; "" leaves them as they are."""
 
     by_person: bool = False
+    arguments: str = ""
 
 
 class Denied(msgspec.Struct, frozen=True):

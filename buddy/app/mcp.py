@@ -16,6 +16,7 @@ from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.config.settings import Settings
+from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mcp.definitions import ServerDefinition
 from buddy.extend.mcp.sources import Sources
 from buddy.safety.secrets.redact import redact
@@ -134,7 +135,7 @@ class SessionServers(Protocol):
 
 class ServerServices(msgspec.Struct, frozen=True):
     """The parts of a session that its servers use. `folder` holds long results; `tell` says a sentence to the
-    person."""
+    person; `channels` open connections to servers of the program that embeds buddy, by name."""
 
     launch: LaunchContext
     settings: Settings
@@ -146,6 +147,7 @@ class ServerServices(msgspec.Struct, frozen=True):
     questions: Questions
     folder: str
     tell: Callable[[str], None]
+    channels: Mapping[str, ChannelFactory] = {}
 
 
 async def open_servers(stack: AsyncExitStack, session: ServerServices) -> SessionServers | None:
@@ -154,7 +156,7 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
     launch = session.launch
     root = launch.boundary.root
     sources = Sources(root, launch.where.config, session.settings.mcp_servers)
-    if not sources.is_any():
+    if not sources.is_any() and not session.channels:
         return None
     from buddy.extend.mcp.approvals import ServerApprovals  # these where a server is defined
     from buddy.extend.mcp.launching import LaunchParts
@@ -205,6 +207,7 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
         forbidden=frozenset(session.models.key_names),
         trust_all=session.options.trust,
         tell=session.tell,
+        channels=session.channels,
     )
     servers = await stack.enter_async_context(McpServers(parts))
     await servers.find()

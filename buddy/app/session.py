@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, DayBudget
@@ -30,6 +31,7 @@ from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.hooks.dispatcher import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
+from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.system_prompt import system_prompt, template_text
@@ -73,9 +75,17 @@ UNATTENDED_WAIT_S = 900
 """Longest wait a provider may ask for; a longer one fails the turn."""
 
 
+class ProgramSide(msgspec.Struct, frozen=True):
+    """The parts of a session that a program provides. `answers`: it answers requests for approval and
+    questions; `servers` opens connections to its MCP servers, by name."""
+
+    answers: bool = False
+    servers: Mapping[str, ChannelFactory] = {}
+
+
 class Session:
-    """The services that front ends, tasks and tools share in one run. `attended` tells whether a user is
-    there to answer; `notes` are for the user when the session has opened."""
+    """The services that front ends, tasks and tools share in one run. `attended`: a user is there to answer;
+    `has_approver`: a user or a program is; `notes` are for the user when the session has opened."""
 
     def __init__(
         self,
@@ -87,10 +97,12 @@ class Session:
         store: SessionStore,
         journal: OpenSession,
         attended: bool,
+        program: ProgramSide | None,
     ) -> None:
         settings, root = loaded.settings, launch.boundary.root
         self.launch, self.loaded, self.settings, self.options = launch, loaded, settings, options
         self.models, self.store, self.journal, self.attended = models, store, journal, attended
+        self.program = program
         self.notes: tuple[str, ...] = ()
         self.instructions = _instructions(launch, settings)
         self.rules = RuleFiles(launch, loaded)
@@ -111,7 +123,8 @@ class Session:
         )
         self.trash = _trash(launch, store)
         self.locks, self.git_lock, self.approved = FileLocks(), GitLock(), Approved()
-        self.questions = Questions(attended=attended)
+        self.has_approver = attended or (program is not None and program.answers)
+        self.questions = Questions(attended=self.has_approver)
         self.sandbox = RunSandbox(launch, settings, self.policy, self.approved)
         self.children = _children(self)
         self.extensions = _extensions(self)
@@ -161,6 +174,7 @@ async def open_session(
     store: SessionStore,
     reference: str = "",
     attended: bool,
+    program: ProgramSide | None = None,
 ) -> AsyncGenerator[Session]:
     """Open the session with this reference, or a new one for "". Leaving it cancels running turns, ends every
     child process and saves the session."""
@@ -174,7 +188,14 @@ async def open_session(
         stack.push_async_callback(journal.close)
         stack.push_async_callback(models.aclose)
         session = Session(
-            launch, loaded, options, models=models, store=store, journal=journal, attended=attended
+            launch,
+            loaded,
+            options,
+            models=models,
+            store=store,
+            journal=journal,
+            attended=attended,
+            program=program,
         )
         if reference:
             await asyncio.to_thread(session.undo.entries)  # also removes temporary files of a killed program
@@ -240,6 +261,7 @@ def _server_services(session: Session) -> ServerServices:
         questions=session.questions,
         folder=os.path.join(session.journal.directory, "output"),
         tell=tell,
+        channels=session.program.servers if session.program is not None else {},
     )
 
 
@@ -444,6 +466,7 @@ def _board_parts(session: Session) -> BoardParts:
         task_budget=Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens),
         session_budget=Budget(settings.budget.session_usd, settings.budget.session_tokens),
         attended=attended,
+        has_approver=session.has_approver,
         steering=settings.agent.steering,
         follow_ups=settings.agent.follow_ups,
         hooks=session.extensions.hooks,

@@ -75,6 +75,8 @@ OPTIONS = (
     ("--include-partial-messages", "", "exec", "with stream-json: write text as it arrives"),
     ("--input-format", "FORMAT", "exec", "text, or stream-json: messages and requests of a program"),
     ("--verbose", "", "", ""),
+    ("--replay-user-messages", "", "", ""),
+    ("--permission-prompt-tool", "NAME", "", ""),
     ("--system-prompt", "TEXT", "", ""),
     ("--append-system-prompt", "TEXT", "exec", "add to the system prompt"),
     ("--allowedTools --allowed-tools", "RULES", "", ""),

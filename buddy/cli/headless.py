@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING
 
 from buddy.agent.messages import Usage, UserPart
 from buddy.app.invocations import expand_line
@@ -19,7 +20,7 @@ from buddy.app.launch import (
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
-from buddy.app.session import Session, open_session
+from buddy.app.session import ProgramSide, Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
@@ -45,6 +46,9 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
+
+if TYPE_CHECKING:
+    from buddy.headless.stream import ProgramInput
 
 MAX_STDIN_CHARS = 1_000_000
 SERVERS_WAIT_S = 10.0
@@ -112,6 +116,13 @@ def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings
 async def _run(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: str, root: str
 ) -> int:
+    program: ProgramInput | None = None
+    side: ProgramSide | None = None
+    if options.input_format == "stream-json":
+        from buddy.cli.program import open_program, program_side  # only for such a run
+
+        program = open_program(_out)
+        side = program_side(options, program, await program.initialize_request())
     models = Models(loaded.settings, launch)
     # For its error only: an unknown model must fail before a session is written.
     models.access(options.model)
@@ -122,15 +133,23 @@ async def _run(
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)
     opening = open_session(
-        launch, loaded, options, models=models, store=store, reference=reference, attended=False
+        launch,
+        loaded,
+        options,
+        models=models,
+        store=store,
+        reference=reference,
+        attended=False,
+        program=side,
     )
     async with opening as session:
         for note in session.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         task_id = session.board.focus
-        if session.mcp is not None:  # there is one turn, and its tools are those of its beginning
+        if session.mcp is not None:
             session.mcp.begin()
-            await session.mcp.settled(SERVERS_WAIT_S)
+        if program is None:
+            await _settle_servers(session)
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
         expanded = await expand_line(session, task_id, prompt) if prompt else NOTHING
@@ -148,8 +167,8 @@ async def _run(
             stop_on_denial=options.permission_prompts == "fail",
             warn=_warn,
         )
-        if options.input_format == "stream-json":
-            code = await _run_stream(options, session, task_id, models)
+        if program is not None:
+            code = await _run_stream(options, session, program, task_id, models)
         else:
             if not prompt:
                 _announce_continuation(session.board.task(task_id))
@@ -161,6 +180,12 @@ async def _run(
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
     return code
+
+
+async def _settle_servers(session: Session) -> None:
+    """Wait for the MCP servers: the tools of a turn are those of its beginning."""
+    if session.mcp is not None:
+        await session.mcp.settled(SERVERS_WAIT_S)
 
 
 def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
@@ -175,9 +200,11 @@ def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
     )
 
 
-async def _run_stream(options: Options, session: Session, task_id: int, models: Models) -> int:
+async def _run_stream(
+    options: Options, session: Session, program: ProgramInput, task_id: int, models: Models
+) -> int:
     """Answer the messages of a program until stdin ends."""
-    from buddy.headless.stream import StreamRun, StreamSession, read_lines  # only for such a run
+    from buddy.headless.stream import StreamRun, StreamSession  # only for such a run
 
     async def expand(text: str) -> tuple[UserPart, ...]:
         expanded = await expand_line(session, task_id, text)
@@ -187,17 +214,17 @@ async def _run_stream(options: Options, session: Session, task_id: int, models: 
 
     output = StreamJsonFormat(_out, partial=options.include_partial_messages)
     run = StreamRun(
-        session.board,
+        session,
         task_id,
-        session.policy,
         lambda: _facts(session, task_id, models),
         expand,
         output.put,
         _warn,
+        settle=lambda: _settle_servers(session),
         stop_on_denial=options.permission_prompts == "fail",
+        replays=options.replay_user_messages,
     )
-    lines = read_lines(sys.stdin.fileno(), asyncio.get_running_loop())
-    return await StreamSession(run, lines).serve(output)
+    return await StreamSession(run, program).serve(output)
 
 
 def _warn(text: str) -> None:

@@ -2,147 +2,159 @@
 
 The words are those of Claude's protocol. A line that can't be used is answered with an error object and costs
 nothing else; a request that asks for something unsupported is refused, never ignored. When stdin ends, the
-messages that wait are still answered.
+messages that wait are still answered, but nothing is asked of the program any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Literal
 
 import msgspec
 
-from buddy import __version__
 from buddy.agent.messages import Image, UserPart
+from buddy.agent.tool import ToolError
+from buddy.app.session import Session
 from buddy.config.settings import ConfigError
+from buddy.headless.control import ControlChannel
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import INTERRUPTED, OK, TERMINATED
-from buddy.headless.formats import PROTOCOL, RunFacts, StreamJsonFormat
-from buddy.safety.policy.decide import mode_by_name
-from buddy.safety.policy.session import Policy
-from buddy.tasks.board import TaskBoard
+from buddy.headless.formats import Format, RunFacts
+from buddy.headless.input_lines import InputError, Lines, as_object, message_content, parse_line
+from buddy.headless.permission_requests import PermissionRequests
+from buddy.headless.program_servers import ProgramServers
+from buddy.headless.requests import Requests
 from buddy.tasks.task import TaskError
 
-MAX_LINE_BYTES = 32_000_000
-"""A line with some pictures; a longer one is answered with an error."""
 MAX_WAITING = 100
 """Messages that may wait for their turn."""
-READ_BYTES = 65_536
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class InputError(Exception):
-    """A line or request that can't be used; the message is for the program that sent it."""
+class ProgramInput:
+    """The program's side of the run: its lines, and the channel to ask it something."""
 
+    def __init__(self, lines: Lines, control: ControlChannel) -> None:
+        self._lines = lines
+        self._first: bytes | EOFError | Literal[False] | None = False
+        self.control = control
+        self.servers = ProgramServers(control)
 
-class LineSplitter:
-    """Cuts bytes into lines. A line that is too long becomes None."""
-
-    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
-        self._limit = limit
-        self._pending = bytearray()
-        self._skipping = False
-
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """Return the lines that are complete now."""
-        *ends, rest = data.split(b"\n")
-        lines = [self._end(end) for end in ends]
-        self._add(rest)
-        return lines
-
-    def finish(self) -> list[bytes | None]:
-        """Return the last line, which has no end."""
-        return [self._end(b"")] if self._pending or self._skipping else []
-
-    def _add(self, data: bytes) -> None:
-        if len(self._pending) + len(data) > self._limit:
-            self._skipping = True
-            self._pending.clear()
-        elif not self._skipping:
-            self._pending += data
-
-    def _end(self, data: bytes) -> bytes | None:
-        self._add(data)
-        line = None if self._skipping else bytes(self._pending)
-        self._pending.clear()
-        self._skipping = False
-        return line
-
-
-def read_lines(descriptor: int, loop: asyncio.AbstractEventLoop) -> asyncio.Queue[bytes | EOFError | None]:
-    """Read lines in a thread: stdin may be a pipe, a file or a terminal. A full queue stops the reading."""
-    queue: asyncio.Queue[bytes | EOFError | None] = asyncio.Queue(16)
-
-    def put(line: bytes | EOFError | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
-
-    def read() -> None:
-        splitter = LineSplitter()
+    async def initialize_request(self) -> dict[str, Any]:
+        """Wait for the first line; return its request if it is `initialize`, {} otherwise. The line still
+        comes next."""
+        self._first = await self._lines.get()
+        if isinstance(self._first, EOFError):
+            return {}
         try:
-            while data := os.read(descriptor, READ_BYTES):
-                for line in splitter.feed(data):
-                    put(line)
-            for line in splitter.finish():
-                put(line)
-            put(EOFError())
-        except (OSError, RuntimeError):
-            return  # the run is over and its loop closed
+            line = parse_line(self._first)
+            request = as_object(line.get("request"))
+        except InputError:
+            return {}
+        is_initialize = line.get("type") == "control_request" and request.get("subtype") == "initialize"
+        return request if is_initialize else {}
 
-    threading.Thread(target=read, name="stdin", daemon=True).start()
-    return queue
+    async def next(self) -> bytes | EOFError | None:
+        """Return the next line."""
+        if self._first is not False:
+            line, self._first = self._first, False
+            return line
+        return await self._lines.get()
 
 
 class StreamRun(msgspec.Struct, frozen=True):
     """The parts of a run with stream input. `facts` are those of the session now, `expand` reads the files a
-    prompt mentions, `reply` writes an object that belongs to no turn."""
+    prompt mentions, `reply` writes an object that belongs to no turn, `settle` waits for the tools of
+    servers; `replays`: messages are written back as their turn begins."""
 
-    board: TaskBoard
+    session: Session
     task_id: int
-    policy: Policy
     facts: Callable[[], RunFacts]
     expand: Callable[[str], Awaitable[tuple[UserPart, ...]]]
     reply: Callable[[dict[str, Any]], None]
     warn: Callable[[str], None]
+    settle: Callable[[], Awaitable[None]]
     stop_on_denial: bool = False
+    replays: bool = False
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A message that waits for its turn. `uuid` is the program's own name for it."""
+
+    text: str
+    images: tuple[Image, ...]
+    uuid: str
+    message: dict[str, Any]
 
 
 class StreamSession:
     """One run: it takes lines, answers requests at once and messages in order."""
 
-    def __init__(self, run: StreamRun, lines: asyncio.Queue[bytes | EOFError | None]) -> None:
+    def __init__(self, run: StreamRun, program: ProgramInput) -> None:
         self._run = run
-        self._lines = lines
-        self._waiting: deque[tuple[str, tuple[Image, ...]]] = deque()
+        self._program = program
+        self._positions: dict[str, int] = {}
+        self._answers = Requests(
+            run.session,
+            run.task_id,
+            run.facts,
+            program.control,
+            program.servers,
+            self._positions,
+            self.interrupt,
+        )
+        self._waiting: deque[Waiting] = deque()
         self._changed = asyncio.Event()
         self._ended = False
         self._interrupted = False
         self._signal = 0
         self._count = 0
+        self._requests: set[asyncio.Task[None]] = set()
 
-    async def serve(self, output: StreamJsonFormat) -> int:
+    async def serve(self, output: Format) -> int:
         """Answer until stdin ends; return the exit code of the last turn."""
-        taking = asyncio.create_task(self._take_lines())
+        run = self._run
+        permissions = PermissionRequests(
+            run.session, self._program.control, interrupt=self.interrupt, warn=run.warn
+        )
+        jobs = [asyncio.create_task(self._take_lines()), asyncio.create_task(permissions.run())]
         code = OK
         try:
             while await self._next():
-                text, images = self._waiting.popleft()
-                parts = await self._run.expand(text) if text else ()
-                content = (*parts, *images)
+                await run.settle()
+                waiting = self._waiting.popleft()
+                try:
+                    parts = await run.expand(waiting.text) if waiting.text else ()
+                except (TaskError, ConfigError) as error:
+                    self._report(error)
+                    continue
+                self._begin(waiting)
                 self._interrupted = False
-                turn = ExecRun(content, self._run.facts(), self._run.stop_on_denial, self._run.warn)
-                code = await run_exec(self._run.board, self._run.task_id, turn, output)
+                turn = ExecRun((*parts, *waiting.images), run.facts(), run.stop_on_denial, run.warn)
+                code = await run_exec(run.session.board, run.task_id, turn, output)
                 if code == TERMINATED or (code == INTERRUPTED and not self._interrupted):
                     return code
                 code = OK if self._interrupted else code
             return self._signal or code
         finally:
-            taking.cancel()
+            for job in (*jobs, *self._requests):
+                job.cancel()
+            await asyncio.wait({*jobs, *self._requests})
+
+    def interrupt(self) -> None:
+        """Cancel the running turn and go on with the next message."""
+        board, task_id = self._run.session.board, self._run.task_id
+        self._interrupted = board.task(task_id).running
+        board.cancel(task_id, "interrupted")
+
+    def _begin(self, waiting: Waiting) -> None:
+        task = self._run.session.board.task(self._run.task_id)
+        if waiting.uuid:
+            self._positions[waiting.uuid] = len(task.history)
+        if self._run.replays:
+            self._run.reply({**waiting.message, "session_id": self._run.session.session_id, "isReplay": True})
 
     async def _next(self) -> bool:
         """Wait for a message; False at the end of stdin or a signal."""
@@ -153,7 +165,8 @@ class StreamSession:
         for number in handled:
             loop.add_signal_handler(number, self._stop, ends[number])
         try:
-            while not (self._waiting or self._ended or self._signal):
+            # A turn begins when the requests before its message are answered.
+            while not self._signal and (self._requests or not (self._waiting or self._ended)):
                 self._changed.clear()
                 await self._changed.wait()
         finally:
@@ -166,144 +179,62 @@ class StreamSession:
         self._changed.set()
 
     async def _take_lines(self) -> None:
-        while not isinstance(line := await self._lines.get(), EOFError):
+        while not isinstance(line := await self._program.next(), EOFError):
             self._count += 1
             try:
-                self._take(line)
+                self._take(parse_line(line))
             except InputError as error:
-                self._run.reply(
-                    {"type": "system", "subtype": "input_error", "line": self._count, "error": str(error)}
-                )
+                self._report(error)
             self._changed.set()
         self._ended = True
+        self._program.control.close()
         self._changed.set()
 
-    def _take(self, line: bytes | None) -> None:
-        if line is None:
-            raise InputError(f"expected a line of at most {MAX_LINE_BYTES:,} bytes; it was left out")
-        if not line.strip():
+    def _report(self, error: Exception) -> None:
+        self._run.reply(
+            {"type": "system", "subtype": "input_error", "line": self._count, "error": str(error)}
+        )
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if not data:
             return
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError("expected one JSON object a line") from error
-        match _object(data).get("type"):
+        match data.get("type"):
             case "user":
-                self._take_message(_object(data.get("message")))
+                self._take_message(data)
             case "control_request":
                 self._take_request(data)
-            case "control_response" | "control_cancel_request" | "keep_alive":
-                pass  # nothing is asked of the program, and every request is answered at once
+            case "control_response":
+                self._program.control.take_answer(as_object(data.get("response")))
+            case "control_cancel_request" | "keep_alive":
+                pass  # every request is answered as fast as it can be
             case kind:
                 raise InputError(f"expected type user or control_request, found {str(kind)[:60]!r}")
 
-    def _take_message(self, message: dict[str, Any]) -> None:
-        content = message_content(message)
+    def _take_message(self, data: dict[str, Any]) -> None:
+        text, images = message_content(as_object(data.get("message")))
         if len(self._waiting) >= MAX_WAITING:
             raise InputError(f"{MAX_WAITING} messages wait already; this one was left out")
-        self._waiting.append(content)
+        uuid = data.get("uuid")
+        self._waiting.append(Waiting(text, images, uuid if isinstance(uuid, str) else "", data))
 
     def _take_request(self, data: dict[str, Any]) -> None:
         request_id = data.get("request_id")
         if not isinstance(request_id, str):
             raise InputError("expected request_id as text in a control_request")
+        request = as_object(data.get("request"))
+        answering = asyncio.create_task(self._answer(request_id, request))
+        self._requests.add(answering)
+        answering.add_done_callback(self._forget_request)
+
+    def _forget_request(self, answering: asyncio.Task[None]) -> None:
+        self._requests.discard(answering)
+        self._changed.set()
+
+    async def _answer(self, request_id: str, request: dict[str, Any]) -> None:
         try:
-            answer = self._answer(_object(data.get("request")))
-        except (InputError, TaskError, ConfigError, ValueError) as error:
+            answer = await self._answers.answer(request)
+        except (InputError, TaskError, ConfigError, ToolError, ValueError) as error:
             response = {"subtype": "error", "request_id": request_id, "error": str(error)}
         else:
             response = {"subtype": "success", "request_id": request_id, "response": answer}
         self._run.reply({"type": "control_response", "response": response})
-
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        board, task_id = self._run.board, self._run.task_id
-        match request.get("subtype"):
-            case "initialize":
-                return self._initialize(request)
-            case "interrupt":
-                self._interrupted = board.task(task_id).running
-                board.cancel(task_id, "interrupted")
-                return {"still_queued": []}
-            case "set_permission_mode":
-                mode = mode_by_name(str(request.get("mode")))
-                if mode is None:
-                    raise InputError(f"there is no permission mode {str(request.get('mode'))[:60]!r}")
-                self._run.policy.set_mode(mode)
-                return {"mode": request.get("mode")}
-            case "set_model":
-                board.change_model(task_id, str(request.get("model") or ""))
-                return {}
-            case "mcp_status":
-                return {"mcpServers": []}
-            case "get_context_usage":
-                return self._context_usage()
-            case kind:
-                raise InputError(f"{str(kind)[:60]!r} is not supported")
-
-    def _initialize(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Describe the session. A guard or tool that would silently be missing is an error."""
-        for name in ("hooks", "sdkMcpServers", "mcpServers", "agents", "jsonSchema", "plugins"):
-            if request.get(name):
-                raise InputError(f"initialize: {name} is not supported")
-        model = self._run.facts().model
-        return {
-            "commands": [],
-            "agents": [],
-            "output_style": "default",
-            "available_output_styles": ["default"],
-            "models": [{"value": model, "displayName": model, "description": ""}],
-            "account": {},
-            "claude_code_version": f"{PROTOCOL} (buddy {__version__})",
-        }
-
-    def _context_usage(self) -> dict[str, Any]:
-        task = self._run.board.task(self._run.task_id)
-        used, limit = task.meter.context_tokens, task.meter.window.limit
-        return {
-            "totalTokens": used,
-            "maxTokens": limit,
-            "rawMaxTokens": limit,
-            "percentage": round(used * 100 / max(1, limit)),
-            "model": self._run.facts().model,
-            "categories": [],
-            "gridRows": [],
-            "memoryFiles": [],
-            "mcpTools": [],
-            "agents": [],
-            "isAutoCompactEnabled": True,
-            "apiUsage": None,
-        }
-
-
-def message_content(message: dict[str, Any]) -> tuple[str, tuple[Image, ...]]:
-    """Return the text and the pictures of a user message. Raises `InputError`."""
-    content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if not isinstance(content, list):
-        raise InputError("expected text or a list of blocks as message.content")
-    texts: list[str] = []
-    images: list[Image] = []
-    for block in map(_object, cast("list[Any]", content)):
-        source = block.get("source")
-        match block.get("type"), block.get("text"), source:
-            case "text", str(text), _:
-                texts.append(text)
-            case "image", _, {"type": "base64", "media_type": str(kind), "data": str(data)} if (
-                kind in IMAGE_TYPES
-            ):
-                images.append(Image(kind, data))
-            case _:
-                raise InputError(
-                    f"expected text or base64 image blocks, found {str(block.get('type'))[:60]!r}"
-                )
-    text = "\n\n".join(texts)
-    if not text.strip() and not images:
-        raise InputError("the message is empty")
-    return text, tuple(images)
-
-
-def _object(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise InputError(f"expected an object, found {type(data).__name__}")
-    return cast("dict[str, Any]", data)

@@ -102,9 +102,10 @@ class Inbox:
         *,
         words: str = "",
         until: float | None = None,
+        arguments: str = "",
     ) -> None:
-        """Record the person's answer. Raises `AnswerRefused` when the question was closed or its text has
-        changed."""
+        """Record the answer. `arguments` replaces those of an approved call; they are judged again. Raises
+        `AnswerRefused` when the question was closed or its text has changed."""
         request = self._open.get(request_id)
         if request is None:
             raise AnswerRefused("That request was already answered or withdrawn.")
@@ -116,7 +117,9 @@ class Inbox:
         if (answer == "session" and not remembered) or (answer == "rule" and not saved):
             raise AnswerRefused("This call can't be remembered. Answer y or n.")
         decision: Decision = (
-            Allowed(by_person=True) if answer in ("once", "session", "rule") else Denied(words or _NO_WORDS)
+            Allowed(by_person=True, arguments=arguments)
+            if answer in ("once", "session", "rule")
+            else Denied(words or _NO_WORDS)
         )
         if answer == "session":
             self._remember(remembered, until)

@@ -140,10 +140,11 @@ class BoardParts(msgspec.Struct, frozen=True):
     `workspace` is the project's own tree. `model` looks up a model by the person's name for it ("": the
     default) and raises `ConfigError`; `profiles` are the names the person gave to models; `note_facts`
     receives the facts of each judged call; `redact` removes secrets of known shapes from a message;
-    `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`
-    is False when nobody can answer; `day` is None without a daily budget; `worktrees` is None where
-    worktrees are not available, `hooks` and `catalogue` where there are no extensions. With more than
-    `direct_tools` tools a model is offered the core of them and `search_tools`; 0 offers all.
+    `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`:
+    a person is there; `has_approver`: a person or a program answers requests for approval; `day` is None
+    without a daily budget; `worktrees` is None where worktrees are not available, `hooks` and `catalogue`
+    where there are no extensions. With more than `direct_tools` tools a model is offered the core of them and
+    `search_tools`; 0 offers all.
     """
 
     workspace: Workspace
@@ -163,6 +164,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     task_budget: Budget
     session_budget: Budget
     attended: bool
+    has_approver: bool
     steering: str
     follow_ups: str
     profiles: tuple[str, ...] = ()

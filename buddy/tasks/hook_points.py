@@ -89,7 +89,7 @@ class TaskHooks:
             return Judged(call, arguments)
         verdicts = [
             await self._dispatch("PreToolUse", fields, claude_names(tool.name), call.id)
-            for fields in _call_fields(tool, arguments)
+            for fields in call_fields(tool, arguments)
         ]
         denied = next((verdict for verdict in verdicts if verdict.decision == "deny"), None)
         asked = next((verdict for verdict in verdicts if verdict.decision == "ask"), None)
@@ -119,7 +119,7 @@ class TaskHooks:
             await self._dispatch("Notification", fields, ("permission_prompt",), call.id)
         if not self.handles("PermissionRequest"):
             return ""
-        for fields in _call_fields(tool, arguments):
+        for fields in call_fields(tool, arguments):
             verdict = await self._dispatch(
                 "PermissionRequest", {**fields, "reason": reason}, claude_names(tool.name), call.id
             )
@@ -190,7 +190,7 @@ class TaskHooks:
     ) -> str:
         failed = event == "PostToolUseFailure"
         words: list[str] = []
-        for fields in _call_fields(tool, arguments):
+        for fields in call_fields(tool, arguments):
             outcome = {"error": text} if failed else {"tool_response": _response(tool, fields, text)}
             verdict = await self._dispatch(event, {**fields, **outcome}, claude_names(tool.name), call.id)
             words += [verdict.reason] if verdict.decision == "deny" else []
@@ -233,7 +233,7 @@ class TaskHooks:
         )
 
 
-def _call_fields(tool: Tool, arguments: msgspec.Struct) -> list[dict[str, Any]]:
+def call_fields(tool: Tool, arguments: msgspec.Struct) -> list[dict[str, Any]]:
     """Return the input fields of a call: one set for each file of a patch, else one."""
     values = claude_input(tool.name, msgspec.to_builtins(arguments))
     name = claude_names(tool.name)[0]

@@ -30,15 +30,16 @@ from buddy.agent.host import Agent, Allowed, Decision, Denied, Limits, Progress,
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import Receipt
+from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Blocked, Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.instructions import FolderInstructions
 from buddy.llm.rate_limiter import GovernedProvider
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.approval_text import coverage, missing_approval
 from buddy.safety.policy.decide import Verdict
-from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.facts import Facts, HookOpinion
 from buddy.safety.policy.session import digest
-from buddy.safety.sandbox_openings import OpeningRequest, opening_request, relevant_blocks
+from buddy.safety.sandbox_openings import OpeningRequest, OutsideWrites, opening_request, relevant_blocks
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.delete_preview import deletions
 from buddy.safety.shell.result import Analysis
@@ -64,6 +65,8 @@ from buddy.tasks.task import Task
 from buddy.tasks.tool_execution import Surroundings, Writes, execute
 from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
 from buddy.tasks.workspaces import TaskWorkspaces
+from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.status import SandboxStatus
 from buddy.workspace.undo.log import UndoLog
 
 MOST_DELETIONS = 8
@@ -228,6 +231,16 @@ async def run_between_turns(
     return msgspec.structs.replace(result, text=shared.board.redact_text(result.text))
 
 
+class _Judgement(msgspec.Struct, frozen=True):
+    """A judged call: the policy's verdict on its facts, and how the call is confined."""
+
+    facts: Facts
+    verdict: Verdict
+    status: SandboxStatus
+    confinement: Confinement | None
+    writes: OutsideWrites
+
+
 class _TaskTurn:
     """One turn of one task: implements the loop's host with the services of the board."""
 
@@ -366,7 +379,7 @@ class _TaskTurn:
         confinement = board.sandboxing.confinement(call.id)
         if request is None or confinement is None:
             return result, False
-        if not board.attended:
+        if not board.has_approver:
             return _with_note(result, request, "nobody is there to allow it"), False
         if request in self._shared.refused_openings:
             return _with_note(result, request, "the person refused that before"), False
@@ -440,16 +453,51 @@ class _TaskTurn:
     async def _decide(
         self, call: Call, tool: Tool, arguments: msgspec.Struct
     ) -> tuple[Decision, Facts | None]:
-        board, task = self._board, self._task
+        board = self._board
         judged = await self._hooks.before_call(call, tool, arguments)
         if judged.arguments is not arguments:  # what a hook changed is judged like any other call
             call, arguments = judged.call, judged.arguments
             self._changed[call.id] = judged
+        judgement = await self._judge(call, tool, arguments, judged.opinion)
+        if isinstance(judgement, Denied):
+            return judgement, None
+        facts, verdict = judgement.facts, judgement.verdict
+        if verdict.decision == "allow":
+            return Allowed(), facts
+        if verdict.decision == "deny":
+            return Denied(verdict.reason), facts
+        if not board.has_approver:
+            now = board.clock.wall()
+            missing = missing_approval(facts, verdict, board.policy, now)
+            board.policy.log_answer(facts, verdict, "nobody was there to answer", now)
+            reason = f"it needs an approval and nobody is there to give it ({verdict.reason})"
+            return Denied(reason, missing), facts
+        reason = reason_with(judgement.writes, verdict)
+        answer = await self._ask(call, tool, arguments, facts, verdict, reason)
+        if not (isinstance(answer, Allowed) and answer.by_person):
+            return answer, facts
+        if answer.arguments:
+            changed = await self._take_answered(call, tool, answer.arguments)
+            if isinstance(changed, Denied):
+                return changed, facts
+            judgement = changed
+        if judgement.confinement is not None:
+            opened_places = await open_allowed_places(
+                judgement.confinement, judgement.writes.places, judgement.status
+            )
+            board.sandboxing.confine(call.id, opened_places)
+        return answer, judgement.facts
+
+    async def _judge(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, opinion: HookOpinion | None
+    ) -> _Judgement | Denied:
+        """Judge a call by the policy and set its confinement."""
+        board, task = self._board, self._task
         try:
             status = await board.sandboxing.prepare(tool, task.workspace.boundary)
-            facts = with_opinion(await _facts(task, tool, arguments), judged.opinion)
+            facts = with_opinion(await _facts(task, tool, arguments), opinion)
         except ToolError as error:
-            return Denied(str(error)), None
+            return Denied(str(error))
         board.note_facts(call.id, facts)
         verdict = board.policy.decide(facts, board.clock.wall(), task.call_limits)
         boundary = task.workspace.boundary
@@ -459,21 +507,22 @@ class _TaskTurn:
         confinement = board.sandboxing.confinement(call.id)
         writes = writes_of(facts, confinement, boundary, status)
         self._notes[call.id] = writes.note
-        if verdict.decision == "allow":
-            return Allowed(), facts
-        if verdict.decision == "deny":
-            return Denied(verdict.reason), facts
-        if not board.attended:
-            now = board.clock.wall()
-            missing = missing_approval(facts, verdict, board.policy, now)
-            board.policy.log_answer(facts, verdict, "nobody was there to answer", now)
-            reason = f"it needs an approval and nobody is there to give it ({verdict.reason})"
-            return Denied(reason, missing), facts
-        answer = await self._ask(call, tool, arguments, facts, verdict, reason_with(writes, verdict))
-        if confinement is not None and isinstance(answer, Allowed) and answer.by_person:
-            opened_places = await open_allowed_places(confinement, writes.places, status)
-            board.sandboxing.confine(call.id, opened_places)
-        return answer, facts
+        return _Judgement(facts, verdict, status, confinement, writes)
+
+    async def _take_answered(self, call: Call, tool: Tool, text: str) -> _Judgement | Denied:
+        """Judge a call with the arguments of the answer. Those that would be asked about are answered with
+        it; a denial of the policy stays one."""
+        try:
+            arguments = tool.decode(text)
+        except (ArgumentsError, ToolError) as error:
+            return Denied(f"it was approved with an input that {tool.name} does not take: {error}")
+        judgement = await self._judge(call, tool, arguments, None)
+        if isinstance(judgement, _Judgement):
+            if judgement.verdict.decision == "deny":
+                return Denied(f"it was approved with another input, and {judgement.verdict.reason}")
+            self._changed[call.id] = Judged(msgspec.structs.replace(call, arguments=text), arguments)
+            self.emit(Notice("info", f"{tool.name} runs with another input than the model's"))
+        return judgement
 
     async def _ask(
         self,

@@ -83,6 +83,7 @@ class BoardSession:
             task_budget=Budget(),
             session_budget=Budget(),
             attended=True,
+            has_approver=True,
             steering="all",
             follow_ups="one",
         )

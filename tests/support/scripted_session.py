@@ -157,6 +157,7 @@ async def scripted_session(
             parts,
             workspace=msgspec.structs.replace(parts.workspace, checkpoints=kept if checkpoints else None),
             attended=attended,
+            has_approver=attended,
             task_budget=task_budget or Budget(),
         )
         async with TaskBoard(parts) as board:
@@ -210,6 +211,7 @@ def _parts(
         task_budget=Budget(),
         session_budget=Budget(),
         attended=True,
+        has_approver=True,
         steering="all",
         follow_ups="all",
     )

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
-from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of, typed_text
+from buddy.agent.messages import Call, UserMessage, typed_text
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.safety.sanitise import one_line, visible
+from buddy.tasks.rewinding import changed_paths, changes_since
 from buddy.tasks.task import Task
 from buddy.tools.files.task_diff import diff_of
 from buddy.workspace.undo.log import UndoEntry
@@ -72,7 +73,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         (
             str(number),
             one_line(prompt_text(task, at), 100),
-            format_count(len(_paths(changes_since(task, at, entries))), "file"),
+            format_count(len(changed_paths(changes_since(task, at, entries))), "file"),
         )
         for number, at in enumerate(points, 1)
     ]
@@ -80,24 +81,12 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
     context.screen.hint("/rewind N goes back to before that prompt and puts it into the line")
 
 
-def changes_since(task: Task, position: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
-    """Return the task's changes that are not undone, from the first call after this message on."""
-    calls = {
-        call.id
-        for one in task.history[position:]
-        if isinstance(one, AssistantMessage)
-        for call in calls_of(one)
-    }
-    first = next((index for index, entry in enumerate(entries) if entry.call_id in calls), len(entries))
-    return tuple(entries[first:])
-
-
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Show the changes that would be undone, without doing it."""
     cwd = context.boundary.cwd
     diff = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
     context.screen.print(_block(context, diff, f"changed since prompt {number}"))
-    count = format_count(len(_paths(changed)), "file")
+    count = format_count(len(changed_paths(changed)), "file")
     context.screen.print(
         NoteBlock(
             "info",
@@ -128,15 +117,11 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
             left = format_count(len(changed) - len(undone), "change")
             done = format_count(len(undone), "change")
             raise CommandError(f"{error} {done} undone, {left} not. The conversation stays.") from error
-    paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in _paths(undone)]
+    paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in changed_paths(undone)]
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
     context.screen.print(NoteBlock("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
-
-
-def _paths(entries: Sequence[UndoEntry]) -> list[str]:
-    return sorted({path for entry in entries for path in entry.paths})
 
 
 async def _go_back(context: Context, task: Task, at: int) -> None:

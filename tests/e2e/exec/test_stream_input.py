@@ -63,12 +63,12 @@ async def test_a_line_that_is_no_message_costs_only_itself(tmp_path: Path) -> No
 async def test_what_would_silently_be_missing_is_refused(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         program = Program(tmp_path, server.url)
-        hooks = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"]}]}
+        hooks = {"ToolNearlyUsed": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"]}]}
         asked = lines(
             request(1, subtype="initialize", hooks=hooks),
             request(2, subtype="set_permission_mode", mode="bypassPermissions"),
             request(3, subtype="set_permission_mode", mode="plan"),
-            request(4, subtype="rewind_files", user_message_id="x"),
+            request(4, subtype="reticulate", user_message_id="x"),
         )
         ran = await program.run(*SDK, stdin=asked)
     answers = [one["response"]["subtype"] for one in ran.objects()]

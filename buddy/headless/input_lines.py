@@ -1,0 +1,127 @@
+"""Input of a program on stdin: JSON lines, and the messages in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from typing import Any, cast
+
+from buddy.agent.messages import Image
+
+MAX_LINE_BYTES = 32_000_000
+"""A line with some pictures; a longer one is answered with an error."""
+READ_BYTES = 65_536
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+Lines = asyncio.Queue[bytes | EOFError | None]
+"""Lines in their order; None stands for one that was too long, EOFError for the end."""
+
+
+class InputError(Exception):
+    """A line or request that can't be used; the message is for the program that sent it."""
+
+
+class LineSplitter:
+    """Cuts bytes into lines. A line that is too long becomes None."""
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """Return the lines that are complete now."""
+        *ends, rest = data.split(b"\n")
+        lines = [self._end(end) for end in ends]
+        self._add(rest)
+        return lines
+
+    def finish(self) -> list[bytes | None]:
+        """Return the last line, which has no end."""
+        return [self._end(b"")] if self._pending or self._skipping else []
+
+    def _add(self, data: bytes) -> None:
+        if len(self._pending) + len(data) > self._limit:
+            self._skipping = True
+            self._pending.clear()
+        elif not self._skipping:
+            self._pending += data
+
+    def _end(self, data: bytes) -> bytes | None:
+        self._add(data)
+        line = None if self._skipping else bytes(self._pending)
+        self._pending.clear()
+        self._skipping = False
+        return line
+
+
+def read_lines(descriptor: int, loop: asyncio.AbstractEventLoop) -> Lines:
+    """Read lines in a thread: stdin may be a pipe, a file or a terminal. A full queue stops the reading."""
+    queue: Lines = asyncio.Queue(16)
+
+    def put(line: bytes | EOFError | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+
+    def read() -> None:
+        splitter = LineSplitter()
+        try:
+            while data := os.read(descriptor, READ_BYTES):
+                for line in splitter.feed(data):
+                    put(line)
+            for line in splitter.finish():
+                put(line)
+            put(EOFError())
+        except (OSError, RuntimeError):
+            return  # the run is over and its loop closed
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    return queue
+
+
+def parse_line(line: bytes | None) -> dict[str, Any]:
+    """Return the object of a line, {} for an empty one. Raises `InputError`."""
+    if line is None:
+        raise InputError(f"expected a line of at most {MAX_LINE_BYTES:,} bytes; it was left out")
+    if not line.strip():
+        return {}
+    try:
+        return as_object(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise InputError("expected one JSON object a line") from error
+
+
+def message_content(message: dict[str, Any]) -> tuple[str, tuple[Image, ...]]:
+    """Return the text and the pictures of a user message. Raises `InputError`."""
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        raise InputError("expected text or a list of blocks as message.content")
+    texts: list[str] = []
+    images: list[Image] = []
+    for block in map(as_object, cast("list[Any]", content)):
+        source = block.get("source")
+        match block.get("type"), block.get("text"), source:
+            case "text", str(text), _:
+                texts.append(text)
+            case "image", _, {"type": "base64", "media_type": str(kind), "data": str(data)} if (
+                kind in IMAGE_TYPES
+            ):
+                images.append(Image(kind, data))
+            case _:
+                raise InputError(
+                    f"expected text or base64 image blocks, found {str(block.get('type'))[:60]!r}"
+                )
+    text = "\n\n".join(texts)
+    if not text.strip() and not images:
+        raise InputError("the message is empty")
+    return text, tuple(images)
+
+
+def as_object(data: Any) -> dict[str, Any]:
+    """Return an object of JSON. Raises `InputError`."""
+    if not isinstance(data, dict):
+        raise InputError(f"expected an object, found {type(data).__name__}")
+    return cast("dict[str, Any]", data)
