@@ -9,7 +9,6 @@ from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.extend.plugins.loader import PluginTools
 from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_id_of
@@ -119,9 +118,7 @@ def _first_sentence(text: str) -> str:
 
 
 async def _reload_tools(context: Context) -> None:
-    plugins = context.board.task(context.focus).services.services.get(PluginTools)
-    if not isinstance(plugins, PluginTools):
-        raise CommandError("there are no plug-ins here")
+    plugins = context.session.plugin_tools
     result = await asyncio.to_thread(plugins.load)
     for problem in result.problems:
         context.screen.print(NoteBlock("warning", problem))

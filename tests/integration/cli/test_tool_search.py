@@ -79,7 +79,9 @@ async def test_a_subagent_finds_no_tool_outside_its_list(tmp_path: Path) -> None
 
 async def test_a_search_that_is_switched_off_leaves_all_tools_offered(tmp_path: Path) -> None:
     async with FakeLLM([reply("done")]) as server:
-        program = Program(tmp_path, server.url, settings={"tools": {"direct": 20, "disabled": ["search_tools"]}})
+        program = Program(
+            tmp_path, server.url, settings={"tools": {"direct": 20, "disabled": ["search_tools"]}}
+        )
         program.files(main__py="1\n")
         await program.run("exec", "look")
         (asked,) = server.requests

@@ -84,7 +84,7 @@ async def test_reading_takes_no_checkpoint_and_makes_no_store(tmp_path: Path) ->
     async with scripted_session(tmp_path) as session:
         (session.root / "a.txt").write_text("x\n")
         await session.call(read_file, {"path": "a.txt"})
-        assert not os.path.exists(tmp_path / "session/checkpoints")
+        assert not os.path.exists(checkpoints_of(session))
 
 
 async def test_a_cancelled_commands_effects_are_taken_back_too(tmp_path: Path) -> None:
@@ -166,15 +166,19 @@ async def test_forty_cancelled_commands_leave_a_log_that_takes_all_back(tmp_path
         assert (session.root / "a.txt").read_text() == "0\n"
 
 
+def checkpoints_of(session: ScriptedSession) -> str:
+    return os.path.join(session.session.journal.directory, "checkpoints")
+
+
 async def test_a_command_judged_to_only_read_takes_no_checkpoint(tmp_path: Path) -> None:
     async with scripted_session(tmp_path, repository=True) as session:
         approved = session.board.task(1).services.services[Approved]
         assert isinstance(approved, Approved)
         approved.harden("direct-1", {"GIT_OPTIONAL_LOCKS": "0"})
         await session.call(run_shell, {"command": "ls"})
-        assert not os.path.exists(tmp_path / "session/checkpoints")
+        assert not os.path.exists(checkpoints_of(session))
         await session.call(run_shell, {"command": "ls"})
-        assert os.path.exists(tmp_path / "session/checkpoints")
+        assert os.path.exists(checkpoints_of(session))
 
 
 async def test_moves_and_deletions_need_no_look_at_the_tree(tmp_path: Path) -> None:
@@ -182,7 +186,7 @@ async def test_moves_and_deletions_need_no_look_at_the_tree(tmp_path: Path) -> N
         (session.root / "a.txt").write_text("a\n")
         await session.call(move_file, {"source": "a.txt", "target": "b.txt"})
         await session.call(delete_file, {"path": "b.txt"})
-        assert not os.path.exists(tmp_path / "session/checkpoints")
+        assert not os.path.exists(checkpoints_of(session))
         assert [undo(session), undo(session)] == ["delete_file", "move_file"]
         assert (session.root / "a.txt").read_text() == "a\n"
 
