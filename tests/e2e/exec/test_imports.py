@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Desk
+from tests.support.program import Program
 
 SETTINGS = {
     "permissions": {"allow": ["Bash(touch made.txt)"], "deny": ["Bash(date:*)"]},
@@ -17,37 +17,37 @@ SETTINGS = {
 SERVER = {"command": "no-such-server", "env": {"API_KEY": "not-a-known-shape"}}
 
 
-def with_claude(desk: Desk) -> Desk:
-    folder = desk.home / ".claude"
+def with_claude(program: Program) -> Program:
+    folder = program.home / ".claude"
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps(SETTINGS))
-    (desk.home / ".claude.json").write_text(json.dumps({"mcpServers": {"s": SERVER}}))
-    return desk
+    (program.home / ".claude.json").write_text(json.dumps({"mcpServers": {"s": SERVER}}))
+    return program
 
 
 async def test_it_shows_first_and_writes_only_when_told(tmp_path: Path) -> None:
-    desk = with_claude(Desk(tmp_path, "http://127.0.0.1:9"))
-    before = (desk.config / "buddy.toml").read_text()
+    program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
+    before = (program.config / "buddy.toml").read_text()
     for words in ((), ("--print",), ("--print", "--yes")):
-        ran = await desk.run("import", *words)
+        ran = await program.run("import", *words)
         assert ran.code == 0
         assert "rule: allow shell touch made.txt" in ran.out
         assert "MCP server: s (no-such-server); set API_KEY in the environment" in ran.out
         assert "nothing was written" in ran.out
-        assert (desk.config / "buddy.toml").read_text() == before
-        assert not (desk.config / "mcp.json").exists()
-    ran = await desk.run("import", "--yes")
+        assert (program.config / "buddy.toml").read_text() == before
+        assert not (program.config / "mcp.json").exists()
+    ran = await program.run("import", "--yes")
     assert ran.code == 0, ran.err
-    after = (desk.config / "buddy.toml").read_text()
+    after = (program.config / "buddy.toml").read_text()
     assert after.startswith(before.rstrip())
     assert tomllib.loads(after)["models"] == {"claude": {"model": "anthropic/claude-opus-4-5"}}
-    assert json.loads((desk.config / "mcp.json").read_text()) == {
+    assert json.loads((program.config / "mcp.json").read_text()) == {
         "mcpServers": {"s": {"command": "no-such-server", "env": {"API_KEY": "${API_KEY}"}}}
     }
-    assert "not-a-known-shape" not in after + (desk.config / "mcp.json").read_text()
-    ran = await desk.run("import", "--yes")
+    assert "not-a-known-shape" not in after + (program.config / "mcp.json").read_text()
+    ran = await program.run("import", "--yes")
     assert "nothing new to take over" in ran.out
-    assert (desk.config / "buddy.toml").read_text() == after
+    assert (program.config / "buddy.toml").read_text() == after
 
 
 async def test_imported_rules_decide(tmp_path: Path) -> None:
@@ -60,41 +60,41 @@ async def test_imported_rules_decide(tmp_path: Path) -> None:
 
     turns: list[object] = []
     async with FakeLLM(model) as server:
-        desk = with_claude(Desk(tmp_path, server.url))
-        desk.files(a__txt="x")
-        assert (await desk.run("import", "--yes")).code == 0
-        (desk.config / "mcp.json").unlink()
-        ran = await desk.run("exec", "go")
+        program = with_claude(Program(tmp_path, server.url))
+        program.files(a__txt="x")
+        assert (await program.run("import", "--yes")).code == 0
+        (program.config / "mcp.json").unlink()
+        ran = await program.run("exec", "go")
         assert "done" in ran.out
-    assert (desk.repo / "made.txt").exists()
+    assert (program.repo / "made.txt").exists()
     assert "deny" in ran.err or "denied" in ran.err
 
 
 async def test_a_file_that_cannot_take_tables_is_left_as_it_is(tmp_path: Path) -> None:
-    desk = with_claude(Desk(tmp_path, "http://127.0.0.1:9"))
+    program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
     text = 'rule = [{tool = "shell", argv = ["id"], decision = "deny"}]\n'
-    (desk.config / "buddy.toml").write_text(text)
-    ran = await desk.run("import", "--yes")
+    (program.config / "buddy.toml").write_text(text)
+    ran = await program.run("import", "--yes")
     assert ran.code == 4
     assert "add them yourself" in ran.err
     assert "[[rule]]" in ran.err
-    assert (desk.config / "buddy.toml").read_text() == text
-    (desk.config / "buddy.toml").unlink()
-    (desk.config / "mcp.json").write_text("{")
-    ran = await desk.run("import", "--yes")
+    assert (program.config / "buddy.toml").read_text() == text
+    (program.config / "buddy.toml").unlink()
+    (program.config / "mcp.json").write_text("{")
+    ran = await program.run("import", "--yes")
     assert ran.code == 4
     assert "mcp.json: not valid JSON" in ran.err
-    assert not (desk.config / "buddy.toml").exists()
+    assert not (program.config / "buddy.toml").exists()
 
 
 async def test_a_link_to_the_settings_stays_a_link(tmp_path: Path) -> None:
-    desk = with_claude(Desk(tmp_path, "http://127.0.0.1:9"))
+    program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
     target = tmp_path / "dotfiles.toml"
-    (desk.config / "buddy.toml").rename(target)
+    (program.config / "buddy.toml").rename(target)
     target.chmod(0o644)
-    (desk.config / "buddy.toml").symlink_to(target)
-    assert (await desk.run("import", "--yes")).code == 0
-    assert (desk.config / "buddy.toml").is_symlink()
+    (program.config / "buddy.toml").symlink_to(target)
+    assert (await program.run("import", "--yes")).code == 0
+    assert (program.config / "buddy.toml").is_symlink()
     assert "[[rule]]" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o644
 
@@ -107,43 +107,43 @@ async def test_an_imported_session_is_continued(tmp_path: Path) -> None:
         return reply("and on")
 
     async with FakeLLM(model) as server:
-        desk = Desk(tmp_path, server.url)
+        program = Program(tmp_path, server.url)
         folder = (
-            desk.home
+            program.home
             / ".claude/projects"
-            / "".join(letter if letter.isalnum() else "-" for letter in str(desk.repo))
+            / "".join(letter if letter.isalnum() else "-" for letter in str(program.repo))
         )
         folder.mkdir(parents=True)
-        head = {"isSidechain": False, "cwd": str(desk.repo), "sessionId": "4f35e220-c435"}
+        head = {"isSidechain": False, "cwd": str(program.repo), "sessionId": "4f35e220-c435"}
         answer = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "it is a parser"}]}
         lines = [
             {**head, "uuid": "1", "type": "user", "message": {"role": "user", "content": "what is it?"}},
             {**head, "uuid": "2", "parentUuid": "1", "type": "assistant", "message": answer},
         ]
         (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        ran = await desk.run("import", "sessions")
+        ran = await program.run("import", "sessions")
         assert "claude-4f35e220" in ran.out
-        assert desk.sessions() == []
-        ran = await desk.run("import", "sessions", "nope")
-        assert (ran.code, desk.sessions()) == (2, [])
-        ran = await desk.run("import", "sessions", "claude-4f35e220")
+        assert program.sessions() == []
+        ran = await program.run("import", "sessions", "nope")
+        assert (ran.code, program.sessions()) == (2, [])
+        ran = await program.run("import", "sessions", "claude-4f35e220")
         assert "buddy resume claude-4f35e220" in ran.out
-        assert "(already here)" in (await desk.run("import", "sessions", "all")).out
-        assert len(desk.sessions()) == 1
-        ran = await desk.run("exec", "--resume", "claude-4f35e220", "and now?")
+        assert "(already here)" in (await program.run("import", "sessions", "all")).out
+        assert len(program.sessions()) == 1
+        ran = await program.run("exec", "--resume", "claude-4f35e220", "and now?")
         assert (ran.code, ran.out) == (0, "and on\n"), ran.err
-        assert await desk.prompts() == ["what is it?", "and now?"]
+        assert await program.prompts() == ["what is it?", "and now?"]
     assert "it is a parser" in asked_texts[-1]
 
 
 async def test_without_other_programs_it_says_so(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9")
-    ran = await desk.run("import")
+    program = Program(tmp_path, "http://127.0.0.1:9")
+    ran = await program.run("import")
     assert (ran.code, ran.out) == (
         0,
         "no settings of Claude Code, Codex, Gemini CLI, opencode or aider are here\n",
     )
-    assert (await desk.run("import", "sessions")).out == (
+    assert (await program.run("import", "sessions")).out == (
         "no sessions of Claude Code or Codex are kept for this folder\n"
     )
-    assert (await desk.run("import", "everything")).code == 2
+    assert (await program.run("import", "everything")).code == 2
