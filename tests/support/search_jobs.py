@@ -19,6 +19,7 @@ def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> SearchJob:
         source=asked.source,
         flags=asked.flags,
         literal=asked.literal,
+        rare=asked.rare,
         multiline=asked.multiline,
         first=0,
         last=10,

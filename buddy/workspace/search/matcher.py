@@ -30,15 +30,16 @@ Stopped = Callable[[], bool]
 
 class SearchJob(TypedDict):
     """Parameters of a search: `files` relative to `top`; the pattern `source` for `re`; ASCII text that every
-    match contains (`literal`); the range of matches to give in full, counted from 0 over all files in order
-    (`first`, `last`); the number of matches after which counting may end (`enough`); one match per file is
-    enough (`once`)."""
+    match contains (`literal`), and a character that every match contains (`rare`); the range of matches to
+    give in full, counted from 0 over all files in order (`first`, `last`); the number of matches after which
+    counting may end (`enough`); one match per file is enough (`once`)."""
 
     top: str
     files: list[str]
     source: str
     flags: int
     literal: str
+    rare: str
     multiline: bool
     first: int
     last: int
@@ -96,7 +97,7 @@ def search(job: SearchJob, matcher: Matcher, stopped: Stopped, at_file: Callable
     large ones."""
     unlooked = BYTES_BETWEEN_LOOKS
     top = job["top"].rstrip("/") + "/"
-    literal = job["literal"].encode()
+    literal, rare = job["literal"].encode(), job["rare"].encode()
     found = nothing(done=True)
     total = 0
     for number, name in enumerate(job["files"]):
@@ -113,7 +114,8 @@ def search(job: SearchJob, matcher: Matcher, stopped: Stopped, at_file: Callable
             (found.large if data == "large" else found.unreadable).append(name)
             continue
         unlooked += len(data)
-        if literal not in data and data[:2] not in UTF_16:
+        # One character is found in an eighth of the time that a text takes.
+        if (rare not in data or literal not in data) and data[:2] not in UTF_16:
             continue
         text = text_of(data)
         count = None if text.binary else _count(job, matcher, text, total, stopped)

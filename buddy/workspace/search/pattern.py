@@ -247,15 +247,19 @@ def bounds_of(token: Token) -> tuple[int, int]:
 
 
 MAX_CHARS = 4000
+FREQUENT = " etaoinsrldcupmfhgby._(),:=wvkxjqz"
+"""Characters of source code, the most frequent first; all others are rarer."""
 
 
 class SearchPattern(msgspec.Struct, frozen=True):
-    """`source` and `flags` are what `re` is given; every match holds `literal`, which is ASCII ("": unknown).
-    With `multiline` a text is searched as one, otherwise each line alone."""
+    """`source` and `flags` are what `re` is given; every match holds the text `literal` and the character
+    `rare`, which are ASCII ("": unknown). With `multiline` a text is searched as one, otherwise each line
+    alone."""
 
     source: str
     flags: int
     literal: str
+    rare: str
     tokens: tuple[Token, ...]
     multiline: bool
 
@@ -277,7 +281,8 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
     source = "".join(token.text for token in plain)
     flags = (re.MULTILINE | re.DOTALL if multiline else 0) | (re.IGNORECASE if ignore_case else 0)
     _check(source, flags)
-    return SearchPattern(source, int(flags), "" if ignore_case else _first_text(plain), plain, multiline)
+    first = "" if ignore_case else _first_text(plain)
+    return SearchPattern(source, int(flags), first, _rarest_of(plain, ignore_case), plain, multiline)
 
 
 def _first_text(tokens: tuple[Token, ...]) -> str:
@@ -293,6 +298,28 @@ def _first_text(tokens: tuple[Token, ...]) -> str:
         elif text or token.kind != "anchor":
             break
     return text
+
+
+def _rarest_of(tokens: tuple[Token, ...], ignore_case: bool) -> str:
+    """Return the least frequent of the ASCII characters that are in every match; "" when none is known. A
+    letter is in none when case does not count."""
+    certain = ""
+    depth = 0
+    for token, after in zip(tokens, (*tokens[1:], None), strict=True):
+        if token.kind == "or" and depth == 0:
+            return ""
+        depth += (token.kind in ("open", "look")) - (token.kind == "close")
+        is_certain = (
+            depth == 0 and token.kind == "char" and not (after is not None and after.kind == "repeat")
+        )
+        if is_certain and not (ignore_case and token.value.isalpha()):
+            certain += token.value
+    return max((char for char in certain if char.isascii() and char not in "\r\n"), key=_rarity, default="")
+
+
+def _rarity(char: str) -> int:
+    place = FREQUENT.find(char)
+    return place if place >= 0 else len(FREQUENT)
 
 
 def _literal_tokens(text: str) -> tuple[Token, ...]:

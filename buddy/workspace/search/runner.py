@@ -112,6 +112,7 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: S
         source=pattern.source,
         flags=pattern.flags,
         literal=pattern.literal,
+        rare=pattern.rare,
         multiline=pattern.multiline,
         first=wanted.first,
         last=wanted.last,

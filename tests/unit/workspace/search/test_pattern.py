@@ -110,7 +110,9 @@ def test_re2_finds_what_re_finds_or_leaves_it_undecided(
     (folder / "text").write_bytes(before + text.encode(encoding, "replace"))
     job = job_of(folder, asked, last=1000)
 
-    plain = search({**job, "literal": ""}, ReMatcher(job, lambda: None), lambda: False, lambda _number: None)
+    plain = search(
+        {**job, "literal": "", "rare": ""}, ReMatcher(job, lambda: None), lambda: False, lambda _number: None
+    )
     quick = search(job, Re2Matcher(asked), lambda: False, lambda _number: None)
 
     counted = search({**job, "last": 0}, Re2Matcher(asked), lambda: False, lambda _number: None)
@@ -241,6 +243,29 @@ def test_lines_are_counted_alike_several_at_a_time_and_one_by_one(
 )
 def test_text_that_every_match_begins_with_is_known(pattern: str, literal: str) -> None:
     assert prepare(pattern, literal=False, ignore_case=False, multiline=False).literal == literal
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ignore_case", "rare"),
+    [
+        ("needle_in", False, "_"),
+        ("NEEDLE_IN", True, "_"),
+        ("needle.*=", False, "="),
+        (r"def \w+\(", False, "("),
+        ("foo;?", False, "f"),
+        ("foo;{0,2}", False, "f"),
+        ("foo", True, ""),
+        ("foo|_", False, ""),
+        ("(a|_)", False, ""),
+        ("(?=_)", False, ""),
+        ("(?!_)a", False, "a"),
+        ("é", False, ""),
+        ("", False, ""),
+    ],
+)
+def test_a_rare_character_that_every_match_holds_is_known(pattern: str, ignore_case: bool, rare: str) -> None:
+    asked = prepare(pattern or ".", literal=False, ignore_case=ignore_case, multiline=False)
+    assert asked.rare == rare
 
 
 def test_what_has_become_something_else_is_not_read_again(tmp_path: Path) -> None:
