@@ -32,13 +32,15 @@ class Diff(msgspec.Struct, frozen=True, tag="diff"):
 
 
 class Command(msgspec.Struct, frozen=True, tag="command"):
-    """A process. `exit_code` is None while it runs or when a signal ended it (`ended` then says which)."""
+    """A process. `exit_code` is None while it runs or when a signal ended it (`ended` then says which);
+    `limit` is why it was stopped, or the limit it seems to have reached, "" for neither."""
 
     command: str
     output: str
     exit_code: int | None
     ended: str
     seconds: float
+    limit: str = ""
 
 
 class FileList(msgspec.Struct, frozen=True, tag="files"):

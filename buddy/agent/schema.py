@@ -24,6 +24,14 @@ class ArgumentsError(ValueError):
     """Arguments a tool cannot take. The message is what the model reads."""
 
 
+class JsonError(ArgumentsError):
+    """Text that is no JSON, or too much of it. `problem` says what it is instead."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(f"arguments are {problem}{hint}")
+        self.problem = problem
+
+
 _PLAIN: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 """The annotations of most arguments: evaluating all annotations takes 3 ms at every start."""
 
@@ -161,23 +169,19 @@ def _inline(schema: Any, components: Mapping[str, Any], inside: tuple[str, ...] 
 
 
 def parse_json(text: str) -> Any:
-    """Strict JSON. Raises `ArgumentsError` that shows where the text broke."""
+    """Strict JSON. Raises `JsonError` that shows where the text broke."""
     if len(text) > MAX_ARGUMENT_CHARS:
-        raise ArgumentsError(
-            f"arguments are {len(text)} characters long; at most {MAX_ARGUMENT_CHARS} are taken"
-        )
+        raise JsonError(f"{len(text)} characters long; at most {MAX_ARGUMENT_CHARS} are taken")
     _check_depth(text)
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         around = text[max(0, error.pos - 30) : error.pos + 30]
-        raise ArgumentsError(
-            f"arguments are not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos}, "
-            f"near {around!r}. "
-            "Send one JSON object."
-        ) from error
+        place = f"at character {error.pos}, near {around!r}."
+        problem = f"not valid JSON: {error.msg.removesuffix(' at')} {place}"
+        raise JsonError(problem, " Send one JSON object.") from error
     except ValueError as error:
-        raise ArgumentsError(f"arguments are not acceptable JSON: {str(error)[:200]}") from error
+        raise JsonError(f"not acceptable JSON: {str(error)[:200]}") from error
 
 
 def _check_depth(text: str) -> None:
@@ -187,7 +191,7 @@ def _check_depth(text: str) -> None:
         if sign in "[{":
             depth += 1
             if depth > MAX_DEPTH:
-                raise ArgumentsError(f"arguments are nested deeper than {MAX_DEPTH} levels")
+                raise JsonError(f"nested deeper than {MAX_DEPTH} levels")
         elif sign in "]}":
             depth -= 1
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from buddy.agent.schema import parse_json
+from buddy.agent.schema import JsonError, parse_json
 from buddy.app.options import Options, UsageError
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.decide import Decision
@@ -113,8 +113,8 @@ def _request(number: int, line: bytes) -> PermissionLine:
     try:
         text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").strip()
         value = cast("object", parse_json(text))
-    except ValueError as error:
-        problem = str(error).removeprefix("arguments are ").removesuffix(" Send one JSON object.")
+    except JsonError as error:
+        problem = error.problem
         return _reject(number, _first_identity(line), f"is {problem[:200]}")
     if not isinstance(value, dict):
         return _reject(number, None, 'is not a JSON object with "id" and "command"')

@@ -217,8 +217,7 @@ def _failure(event: ToolFinished) -> str:
     if not (isinstance(event.display, Command) and event.display.exit_code):
         why = event.text.removeprefix(f"{event.status}: ")
         return f"{event.status}: {one_line(why, 200)}"
-    # From "[exit code 1, 0.2 s; stopped: time limit]" only the reason is new.
-    reason = event.text.rstrip("]\n").rpartition("[exit code ")[2].partition("; ")[2]
+    reason = event.display.limit or event.display.ended
     ending = f"exit code {event.display.exit_code}" + (f" ({one_line(reason, 120)})" if reason else "")
     last = next((line for line in reversed(event.display.output.splitlines()) if line.strip()), "")
     return f"{ending}: {one_line(last.strip(), 200)}" if last else ending

@@ -177,23 +177,24 @@ async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s:
 
 def _exit_result(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
     text = child.log.text()
-    note = ending_note(ended, limits, text)
-    display = Command(command, tail_for_display(text), ended.code, ended.signal, ended.seconds)
+    note, limit = ending_note(ended, limits, text), _limit_of(ended, limits, text)
+    display = Command(command, tail_for_display(text), ended.code, ended.signal, ended.seconds, limit)
     return ToolResult(_append_note(text, note), display, ok=ended.code == 0, blocked=child.blocked_accesses)
 
 
 def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
     """Describe how a command ended; given its output, also the limit it seems to have reached."""
     how = f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal or 'nobody'}"
-    why = ""
+    limit = _limit_of(ended, limits, text)
+    return f"{how}, {ended.seconds:.1f} s{f'; {limit}' if limit else ''}"
+
+
+def _limit_of(ended: Exit, limits: ProcessLimits, text: str) -> str:
     if ended.stopped_for == "output limit":
-        why = "; it wrote more than is kept, so it was stopped"
-    elif ended.stopped_for:
-        why = f"; stopped: {ended.stopped_for}"
-    else:
-        allowed = limit_reached(limits, ended.code, ended.signal, text)
-        why = f"; {allowed}" if allowed else ""
-    return f"{how}, {ended.seconds:.1f} s{why}"
+        return "it wrote more than is kept, so it was stopped"
+    if ended.stopped_for:
+        return f"stopped: {ended.stopped_for}"
+    return limit_reached(limits, ended.code, ended.signal, text)
 
 
 def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:

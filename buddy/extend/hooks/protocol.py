@@ -124,14 +124,6 @@ class HookDispatcher(Protocol):
         ...
 
 
-class HookRegistration(Protocol):
-    """The part of a session's hooks by which callbacks are added."""
-
-    def add(self, hook: Hook) -> Callable[[], None]:
-        """Add a hook; calling the result removes it."""
-        ...
-
-
 MAX_CONTEXT_CHARS = 10_000
 MAX_SENTENCE_CHARS = 500
 MAX_INPUT_BYTES = 1_000_000

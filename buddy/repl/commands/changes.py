@@ -25,6 +25,7 @@ from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.sessions.records import Note
 from buddy.tools.files.task_diff import diff_of
+from buddy.workspace.undo.entries import ChangedSinceError
 from buddy.workspace.undo.log import UndoEntry
 
 SHOWN_FIRST_S = 3.0
@@ -126,7 +127,7 @@ async def _take_back(context: Context, selection: UndoSelection) -> None:
             log.undo, locks, task_id, merging=task_id is not None, without=selection.without
         )
     except ToolError as error:
-        by_hunks = task_id is None and last and "after that edit" in str(error)
+        by_hunks = task_id is None and last and isinstance(error, ChangedSinceError)
         hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
     description = _describe(context, undone, selection.without)

@@ -22,6 +22,10 @@ from buddy.workspace.undo.moves import FolderSwitch, FolderVersions, RenamedPath
 from buddy.workspace.undo.restore import Move, carry_out, inverse_move, is_link, look, mode_for, same_kind
 
 
+class ChangedSinceError(ToolError):
+    """A file was changed after the change that is to be taken back."""
+
+
 class BlobStore:
     """A folder of contents, made on first use and readable by its owner only."""
 
@@ -182,7 +186,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
         return Move(file.real, shown, now, wanted, wanted_mode, already=unchanged)
     if found != file.before or not same_kind(now, file.mode):
         if not merging:
-            raise ToolError(
+            raise ChangedSinceError(
                 f"{shown} was changed by something else after that edit; taking the edit back would lose "
                 "that. Nothing was changed."
             )
