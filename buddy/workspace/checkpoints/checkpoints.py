@@ -22,7 +22,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.protected import ProtectedPlaces
 from buddy.safety.seal import Seal, random_seal
-from buddy.workspace.checkpoints.private_git import CheckpointError, private_git
+from buddy.workspace.checkpoints.private_git import CheckpointError, WaitingTreeError, private_git
 from buddy.workspace.checkpoints.snapshots import Bounds, CheckpointStore, Difference, State
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.undo.entries import FileVersions
@@ -110,6 +110,10 @@ class Checkpoints:
         return self._log.entry_of(call_id)
 
     def _give_up(self, error: CheckpointError) -> str:
+        if isinstance(error, WaitingTreeError):  # over as soon as the pipe is gone
+            fresh = error.path not in self._told
+            self._told.add(error.path)
+            return f"{error}. /undo does not cover this command." if fresh else ""
         already, self.off = self.off, str(error)
         return "" if already else f"{error}. /undo covers edits, not what commands change."
 

@@ -21,11 +21,12 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from buddy.agent.cancel import on_failure
-from buddy.safety.git_repository import read_regular
+from buddy.safety.git_repository import files_that_wait, git_folders, read_regular
 from buddy.safety.paths import make_private_folders, replace_file
 from buddy.safety.sanitise import visible
 from buddy.safety.seal import Seal
 from buddy.workspace.git.config import Setting, list_command, parse_settings
+from buddy.workspace.git.waiting import WaitingError, communicate, describe_waiting, waits
 from buddy.workspace.processes.launch import trusted_program
 
 SETUP_LIMIT_S = 5.0
@@ -54,6 +55,14 @@ _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
 
 class CheckpointError(Exception):
     """No state can be kept; one sentence for the person."""
+
+
+class WaitingTreeError(CheckpointError):
+    """No state can be kept for as long as a pipe stands where git reads a file."""
+
+    def __init__(self, path: str, root: str) -> None:
+        super().__init__(f"no checkpoint: {describe_waiting(path, root)}")
+        self.path = path
 
 
 class PrivateGit(msgspec.Struct, frozen=True):
@@ -86,7 +95,22 @@ class PrivateGit(msgspec.Struct, frozen=True):
         except OSError as error:
             raise CheckpointError(f"git could not be started: {error.strerror}") from error
         with process, on_failure(process.kill):
-            yield lambda limit_s, given: _output_of(process, arguments[0], limit_s, given)
+            yield lambda limit_s, given: self._output_of(process, arguments[0], limit_s, given)
+
+    def _output_of(self, process: subprocess.Popen[bytes], name: str, limit_s: float, given: bytes) -> bytes:
+        try:
+            output, errors = communicate(process, self.root, limit_s, given)
+        except WaitingError as error:
+            raise WaitingTreeError(error.path, self.root) from None
+        except subprocess.TimeoutExpired as error:
+            raise CheckpointError(
+                f"looking at the working tree took longer than {limit_s:.0f} s; it is too large for "
+                "checkpoints"
+            ) from error
+        if process.returncode != 0:
+            first = errors.decode("utf-8", "replace").strip().split("\n")[0]
+            raise CheckpointError(f"git {name} failed: {first[:300]}")
+        return output
 
     def _enforce_config(self) -> None:
         """Make the configuration the one buddy writes, wherever git would read it. Raises
@@ -127,19 +151,6 @@ class PrivateGit(msgspec.Struct, frozen=True):
         return os.path.join(self.directory, "index")
 
 
-def _output_of(process: subprocess.Popen[bytes], name: str, limit_s: float, given: bytes) -> bytes:
-    try:
-        said, errors = process.communicate(given, timeout=limit_s)
-    except subprocess.TimeoutExpired as error:
-        raise CheckpointError(
-            f"looking at the working tree took longer than {limit_s:.0f} s; it is too large for checkpoints"
-        ) from error
-    if process.returncode != 0:
-        first = errors.decode("utf-8", "replace").strip().split("\n")[0]
-        raise CheckpointError(f"git {name} failed: {first[:300]}")
-    return said
-
-
 def private_git(directory: str, root: str, variables: dict[str, str], seal: Seal | None = None) -> PrivateGit:
     """Return the private repository of a session, made when it is not there yet; some milliseconds.
     `variables` is the person's environment (for what they ignore everywhere). With `seal`, one that does not
@@ -149,6 +160,7 @@ def private_git(directory: str, root: str, variables: dict[str, str], seal: Seal
         raise CheckpointError("git is not installed; effects of commands can't be taken back")
     import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
 
+    check_usual_files(root)
     mark = seal.derive("checkpoints", directory, root).of(b"") if seal is not None else ""
     try:
         if _is_ours(directory, mark):
@@ -172,6 +184,14 @@ def private_git(directory: str, root: str, variables: dict[str, str], seal: Seal
     except OSError as error:
         raise CheckpointError(f"the folder for checkpoints can't be made: {error.strerror}") from error
     return found
+
+
+def check_usual_files(root: str) -> None:
+    """Raise `WaitingTreeError` for a pipe at the places git always reads; some 50 microseconds."""
+    folders = dict.fromkeys((os.path.join(root, ".git"), *git_folders(root)))
+    for path in (path for folder in folders for path in files_that_wait(root, root, folder)):
+        if waits(path):
+            raise WaitingTreeError(path, root)
 
 
 def _is_ours(directory: str, mark: str) -> bool:

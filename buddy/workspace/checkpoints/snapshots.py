@@ -12,7 +12,13 @@ import msgspec
 
 from buddy.safety.paths import walk_tree
 from buddy.safety.protected import ProtectedPlaces, secret_reason
-from buddy.workspace.checkpoints.private_git import CheckpointError, PrivateGit
+from buddy.workspace.checkpoints.private_git import (
+    CheckpointError,
+    PrivateGit,
+    WaitingTreeError,
+    check_usual_files,
+)
+from buddy.workspace.git.waiting import waits
 from buddy.workspace.undo.moves import umask
 
 _MAX_BELOW = 2_000
@@ -234,12 +240,17 @@ class CheckpointStore:
         self._tree = ""
         self._outsides = Outsides(git.root)
         self._is_known = False
+        self._pipe = ""
 
     def take(self) -> State:
         """Return the working tree as it is now. Raises `CheckpointError`."""
+        self._check_pipes()
         for attempt in range(_TRIES):
             try:
                 return self._take()
+            except WaitingTreeError as error:
+                self._pipe = error.path
+                raise
             except CheckpointError:
                 # A file that went away between the look and the reading; or a copied index this git can't
                 # read, which the last try does without.
@@ -250,6 +261,13 @@ class CheckpointStore:
                 if attempt == _TRIES - 2:
                     self._start_over()
         raise AssertionError("unreachable")
+
+    def _check_pipes(self) -> None:
+        """Raise `WaitingTreeError` where git would wait: at the usual places, and where it waited before."""
+        check_usual_files(self._git.root)
+        if self._pipe and waits(self._pipe):
+            raise WaitingTreeError(self._pipe, self._git.root)
+        self._pipe = ""
 
     def _start_over(self) -> None:
         self._tree = ""

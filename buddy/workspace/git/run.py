@@ -23,6 +23,7 @@ from buddy.workspace.git.config import (
     quiet_options,
 )
 from buddy.workspace.git.staging_record import StagingRecord
+from buddy.workspace.git.waiting import end_when_waiting
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, FinishedCommand
@@ -174,10 +175,12 @@ async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float
         confinement=run.confinement if kind == "write" else None,
     )
     if kind == "read":
-        done = await run.children.run_apart(request, timeout_s=limit_s, cancelled=run.cancelled)
+        reading = run.children.run_apart(request, timeout_s=limit_s, cancelled=run.cancelled)
+        done = await end_when_waiting(reading, run.repository.top)
         return done if done.ok else msgspec.structs.replace(done, text=done.remarks + done.text)
     stop = asyncio.Event()
-    working = asyncio.ensure_future(run.children.run(request, timeout_s=limit_s, cancelled=stop))
+    writing = run.children.run(request, timeout_s=limit_s, cancelled=stop)
+    working = asyncio.ensure_future(end_when_waiting(writing, run.repository.top))
     waiter = asyncio.ensure_future(run.cancelled.wait())
     try:
         await asyncio.wait({working, waiter}, return_when=asyncio.FIRST_COMPLETED)

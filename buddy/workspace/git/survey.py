@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 
+from buddy.agent.cancel import on_failure
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import Survey, ToolError
 from buddy.safety.paths import Boundary, locate
@@ -18,6 +19,7 @@ from buddy.workspace.git.config import (
     parse_settings,
 )
 from buddy.workspace.git.run import Repository, find_repository
+from buddy.workspace.git.waiting import WaitingError, communicate
 from buddy.workspace.processes.launch import trusted_program
 
 LIMIT_S = 10.0
@@ -65,7 +67,7 @@ def _survey(boundary: Boundary, find: Callable[[_Look], list[str]]) -> Survey:
     programs = repository_programs(repository.top)
     try:
         names = find(_Look(repository))
-    except (OSError, subprocess.TimeoutExpired, _Failed, ToolError):
+    except (OSError, subprocess.TimeoutExpired, WaitingError, _Failed, ToolError):
         return Survey(programs=programs, unknown=UNKNOWN)
     if len(names) > MOST_FILES:
         return Survey(programs=programs, unknown=f"it would change {format_count(len(names), 'file')}")
@@ -166,23 +168,26 @@ class _Look:
 
     def _run(self, arguments: Sequence[str]) -> str:
         top = self._repository.top
-        done = subprocess.run(
-            (self._git, "-c", "safe.directory=*", f"--work-tree={top}", *self._options, *arguments),
-            cwd=self._repository.cwd,
-            env={
-                "PATH": os.path.dirname(self._git),
-                "HOME": "/dev/null/nowhere",
-                "LC_ALL": "C",
-                "GIT_OPTIONAL_LOCKS": "0",
-                "GIT_NO_LAZY_FETCH": "1",
-                "GIT_ALLOW_PROTOCOL": "none",
-                "GIT_LITERAL_PATHSPECS": "1",
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        if done.returncode != 0:
+        with (
+            subprocess.Popen(
+                (self._git, "-c", "safe.directory=*", f"--work-tree={top}", *self._options, *arguments),
+                cwd=self._repository.cwd,
+                env={
+                    "PATH": os.path.dirname(self._git),
+                    "HOME": "/dev/null/nowhere",
+                    "LC_ALL": "C",
+                    "GIT_OPTIONAL_LOCKS": "0",
+                    "GIT_NO_LAZY_FETCH": "1",
+                    "GIT_ALLOW_PROTOCOL": "none",
+                    "GIT_LITERAL_PATHSPECS": "1",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            ) as process,
+            on_failure(process.kill),
+        ):
+            output, _ = communicate(process, top, LIMIT_S)
+        if process.returncode != 0:
             raise _Failed
-        return done.stdout.decode("utf-8", "replace")
+        return output.decode("utf-8", "replace")
