@@ -60,7 +60,7 @@ from buddy.workspace.files.read_tracking import FileViews, changed_since
 from buddy.workspace.git.run import GitLock, RepositoryTrust
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.jobs import Jobs
-from buddy.workspace.processes.limits import ProcessLimits
+from buddy.workspace.processes.limits import ProcessLimits, memory_for_readers, total_memory
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
 from buddy.workspace.search.runner import SearchSettings
@@ -284,6 +284,7 @@ def _children(session: Session) -> ChildProcesses:
         ),
         bounds=OutputBounds(head_bytes=half, tail_bytes=half),
         find_secrets=lambda text: secret_spans(text, session.models.keys()),
+        reader_bytes=memory_for_readers(total_memory()),
     )
     return ChildProcesses(environment, processes, session.sandbox.handle)
 

@@ -112,6 +112,7 @@ async def run_shell(
         ctx.task_id,
         env=_required_environment(ctx),
         confinement=confinement_of(ctx),
+        only_reads=isinstance(approved, Approved) and approved.only_reads(ctx.call_id),
     )
     if pty:
         return await _on_terminal(ctx, request, command, settings)
@@ -170,9 +171,9 @@ async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s:
         child.listeners.remove(feed.feed)
         feed.close()
     if ended is not None and not ended.left_running:
-        return _exit_result(command, child, ended, children.settings.limits)
+        return _exit_result(command, child, ended, children.limits_of(request))
     job = jobs.adopt(child, command=command, task_id=ctx.task_id)
-    return _goes_on(job, ended, children.settings.limits)
+    return _goes_on(job, ended, children.limits_of(request))
 
 
 def _exit_result(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
@@ -245,7 +246,7 @@ async def _on_terminal(
     await children.attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
     screen = "\n".join(await job.terminal.screen()) if job.terminal else ""
     if job.child.exit is not None:
-        return _exit_result(command, job.child, job.child.exit, children.settings.limits)
+        return _exit_result(command, job.child, job.child.exit, children.limits_of(request))
     call = f"job={job.id}"
     note = f"running on a terminal as job {job.id}: capture_pane({call}), send_keys({call}, keys=[…])"
     return ToolResult(

@@ -7,6 +7,7 @@ dies with the thread that started it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from buddy.agent.cancel import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.processes.child import Launched
 from buddy.workspace.processes.environment import TRUSTED_PATH
-from buddy.workspace.processes.limits import forbid_core_dumps, tag_children
+from buddy.workspace.processes.limits import end_children_first, fix_limits, tag_children
 from buddy.workspace.processes.process_tree import Tag
 
 if sys.platform != "win32":
@@ -39,13 +40,16 @@ class TerminalSize(msgspec.Struct, frozen=True):
 
 class Launch(msgspec.Struct, frozen=True):
     """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more;
-    `stdin`: a descriptor to read from, nothing to read for -1."""
+    `data_bytes`: the memory each process may use; `is_expendable`: the system may end it before others when
+    memory runs out; `stdin`: a descriptor to read from, nothing to read for -1."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     processes: int | None = None
+    data_bytes: int | None = None
+    is_expendable: bool = False
     stdin: int = -1
 
 
@@ -160,11 +164,12 @@ def _start(
         )
 
     try:
-        with tag_children(tag.number, launch.processes):
+        spared = end_children_first() if launch.is_expendable else contextlib.nullcontext()
+        with tag_children(tag.number, launch.processes, launch.data_bytes), spared:
             process = starter(start)
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error
-    forbid_core_dumps(process.pid)
+    fix_limits(process.pid, launch.data_bytes)
     return process
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -25,15 +25,27 @@ RESERVED_PROCESSES = 64
 processor, an editor, and buddy's own threads."""
 
 
+READERS_SHARE = 4
+"""A command that runs without a question may use a quarter of the memory."""
+_LEAST_FOR_READERS = 1_000_000_000
+"""More than buddy itself uses: it has this limit too while a command is started."""
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_OOM_SCORE = 500
+
+
 class ProcessLimits(msgspec.Struct, frozen=True):
     """Limits of one command and each of its descendants; None leaves the system's. Core dumps are always
-    off. `processes` counts all processes of the user."""
+    off. `processes` counts all processes of the user.
+
+    `memory_bytes` bounds address space, which node, java and go reserve in hundreds of gigabytes.
+    `data_bytes` bounds writable private memory: those run, and a program that fills memory still stops."""
 
     cpu_s: int | None = None
     memory_bytes: int | None = None
     file_bytes: int | None = None
     processes: int | None = None
     open_files: int | None = None
+    data_bytes: int | None = None
 
 
 NO_LIMITS = ProcessLimits()
@@ -53,6 +65,10 @@ class _Sign(msgspec.Struct, frozen=True):
 
 
 _LOOKED_AT_CHARS = 4_000
+_OUT_OF_MEMORY = (
+    *("annot allocate memory", "MemoryError", "bad_alloc", "ut of memory", "memory exhausted"),
+    "memory allocation of",
+)
 _SIGNS = (
     _Sign("cpu_s", "shell_cpu_s", 1, "s of processor time", ("CPU time limit exceeded",), "SIGXCPU", 152),
     _Sign(
@@ -60,7 +76,7 @@ _SIGNS = (
         "shell_memory_mb",
         1_000_000,
         "MB of memory",
-        ("Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory", "memory exhausted"),
+        _OUT_OF_MEMORY,
     ),
     _Sign(
         "file_bytes",
@@ -130,7 +146,36 @@ def limit_reached(limits: ProcessLimits, code: int | None, signal: str, text: st
         ended = bool(sign.signal) and (signal == sign.signal or code == sign.code)
         if value is not None and (ended or any(word in end for word in sign.words)):
             found.append(f"{value // sign.unit:,} {sign.what} ([tools] {sign.setting})")
+    if limits.data_bytes is not None and any(words in end for words in _OUT_OF_MEMORY):
+        return (
+            f"a command that runs without a question may use {limits.data_bytes // 1_000_000:,} MB of memory "
+            "([tools] shell_memory_mb sets another bound)"
+        )
     return f"the settings allow {', '.join(found)}" if found else ""
+
+
+def total_memory(
+    meminfo: str = "/proc/meminfo", containers: tuple[str, ...] = _CONTAINER_LIMITS
+) -> int | None:
+    """Return the bytes of memory of the machine, or of the container with less; None where Linux does not
+    tell."""
+    try:
+        with open(meminfo, encoding="ascii") as file:
+            total = int(file.readline().split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    for path in containers:
+        try:
+            with open(path, encoding="ascii") as file:
+                total = min(total, int(file.read()))
+        except (OSError, ValueError):  # no container, or "max"
+            continue
+    return total
+
+
+def memory_for_readers(total: int | None) -> int | None:
+    """Compute how much memory a process of a command that runs without a question may use."""
+    return None if total is None else max(_LEAST_FOR_READERS, total // READERS_SHARE)
 
 
 def shared_processes() -> int | None:
@@ -146,7 +191,7 @@ def shared_processes() -> int | None:
 
 
 @contextmanager
-def tag_children(number: int, processes: int | None = None) -> Generator[None]:
+def tag_children(number: int, processes: int | None = None, data_bytes: int | None = None) -> Generator[None]:
     """While this lasts, started processes inherit the tag `number` as a limit and make no core dumps.
 
     Limits are inherited by everything they start, survive `setsid`, double forks and `env -i`, and can be
@@ -158,6 +203,8 @@ def tag_children(number: int, processes: int | None = None) -> Generator[None]:
     wanted = {resource.RLIMIT_RTTIME: RTTIME_FLOOR | number, resource.RLIMIT_CORE: 0}
     if processes is not None:
         wanted[resource.RLIMIT_NPROC] = processes
+    if data_bytes is not None:
+        wanted[resource.RLIMIT_DATA] = data_bytes
     before = [(kind, resource.getrlimit(kind)) for kind in wanted]
     try:
         for kind, (_soft, hard) in before:
@@ -169,11 +216,33 @@ def tag_children(number: int, processes: int | None = None) -> Generator[None]:
             resource.setrlimit(kind, limit)
 
 
-def forbid_core_dumps(pid: int) -> None:
-    """Take from a process that was just started the right to allow itself core dumps again."""
+def fix_limits(pid: int, data_bytes: int | None = None) -> None:
+    """Take from a process that was just started the right to raise its limits again."""
     if sys.platform != "linux":
         return
     try:
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        if data_bytes is not None:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (data_bytes, data_bytes))
     except OSError:
         return  # it already ended, or runs as another user
+
+
+@contextmanager
+def end_children_first() -> Generator[None]:
+    """While this lasts, started processes and their descendants are ended before buddy and the user's
+    programs when memory runs out: a limit per process does not bound many of them. Some 50 microseconds."""
+    try:
+        file = open("/proc/self/oom_score_adj", "r+b", buffering=0)  # noqa: SIM115 - closed below
+    except OSError:  # another system, or one without /proc
+        yield
+        return
+    with file:
+        before = file.read()
+        try:
+            if int(before) < _OOM_SCORE:
+                file.write(b"%d" % _OOM_SCORE)
+            yield
+        finally:
+            with suppress(OSError):  # the system lets everybody go back to the score they began with
+                file.write(before)

@@ -45,7 +45,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     pipe; `confinement` is how the sandbox confines it, None for what runs outside of it; `kept` is
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
     False for buddy's own programs: a git that ends at a limit would leave half a checkout, and they may take
-    the processes that commands must leave free. `bounds`: how much
+    the processes that commands must leave free. `only_reads`: it runs without a question because it
+    only reads. `bounds`: how much
     of the output is kept, where that is not the usual; `stdin`: a descriptor to read from, the caller's to
     close, nothing to read for -1."""
 
@@ -57,6 +58,7 @@ class CommandRequest(msgspec.Struct, frozen=True):
     confinement: Confinement | None = None
     kept: bool = True
     limited: bool = True
+    only_reads: bool = False
     bounds: OutputBounds | None = None
     stdin: int = -1
 
@@ -81,13 +83,16 @@ class FinishedCommand(msgspec.Struct, frozen=True):
 
 class ProcessSettings(msgspec.Struct, frozen=True):
     """Settings for running child processes. `spill_folder` (made with mode 0700) stores long outputs, with
-    the spans found by `find_secrets` removed; `grace_s` is the time between TERM and KILL."""
+    the spans found by `find_secrets` removed; `grace_s` is the time between TERM and KILL;
+    `reader_bytes` is the memory of each process of a command that runs without a question, where the limits
+    set none."""
 
     spill_folder: str
     limits: ProcessLimits = NO_LIMITS
     grace_s: float = 1.0
     bounds: OutputBounds = OutputBounds()
     find_secrets: Finder = secret_spans
+    reader_bytes: int | None = None
 
 
 class ConfinedLaunch(ConfinedChild, Protocol):
@@ -180,12 +185,32 @@ class ChildProcesses:
 
     def _launch(self, request: CommandRequest, tag: Tag) -> Launch:
         argv = request.argv
-        limits = self.settings.limits if request.limited else NO_LIMITS
+        limits = self.limits_of(request)
         if limits != NO_LIMITS or sys.platform != "linux":
             argv = with_limits(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
         processes = shared_processes() if request.limited else None
-        return Launch(argv, request.cwd, env, processes=processes, stdin=request.stdin)
+        return Launch(
+            argv,
+            request.cwd,
+            env,
+            processes=processes,
+            data_bytes=limits.data_bytes,
+            is_expendable=request.limited,
+            stdin=request.stdin,
+        )
+
+    def limits_of(self, request: CommandRequest) -> ProcessLimits:
+        """Return the limits a command runs under."""
+        if not request.limited:
+            return NO_LIMITS
+        limits = self.settings.limits
+        is_reader = request.only_reads or (
+            request.confinement is not None and request.confinement.kind == "read-only"
+        )
+        if not is_reader or limits.memory_bytes is not None:
+            return limits
+        return msgspec.structs.replace(limits, data_bytes=self.settings.reader_bytes)
 
     def _confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         if self.sandbox is None:
