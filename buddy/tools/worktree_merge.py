@@ -1,9 +1,11 @@
 """Bringing what a task did in its worktree to the main tree: three-way, all of it or nothing, and one undo
-takes it back. What the person changed meanwhile stays."""
+takes it back. What the person changed meanwhile stays. Symbolic links are named, for the person to make: a
+link in the main tree decides where later writes go."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Sequence
 from typing import Literal
@@ -13,9 +15,11 @@ import msgspec
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.safety.git_repository import read_if_regular
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, difference, load_file
+from buddy.workspace.checkpoints.snapshots import LINK_MODE
 from buddy.workspace.files.line_diff import Conflict, merge_bytes
 from buddy.workspace.files.store import LoadedFile
 from buddy.workspace.undo.log import UndoLog
@@ -28,15 +32,17 @@ _ANY_EXECUTE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 async def bring(ctx: ToolContext, changes: WorktreeChanges, *, protected: bool = False) -> Diff:
     """Make the changes of a worktree in the main tree, whose services `ctx` has; the files that became
-    different there. `protected`: also those with names that are dangerous to write. Raises `ToolError`: where
-    both changed the same lines, with all such places; then nothing has changed."""
+    different there. `protected`: also those with names that are dangerous to write. `links_by_hand` names
+    the links, which are left out. Raises `ToolError`: where both changed the same lines, with all such
+    places; then nothing has changed."""
     if await asyncio.to_thread(_has_all, ctx, changes):
         return Diff(())
     root = ctx.service(Boundary).root
-    paths = [f"{root}/{file.path}" for file in changes.files]
+    files = [file for file in changes.files if not file.is_link]
+    paths = [f"{root}/{file.path}" for file in files]
 
     def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> ChangePlan:
-        return _plan(changes.files, targets, load, protected=protected)
+        return _plan(files, targets, load, protected=protected)
 
     _text, diff = await change_files(ctx, "worktree merge", paths, plan)
     return diff
@@ -45,12 +51,39 @@ async def bring(ctx: ToolContext, changes: WorktreeChanges, *, protected: bool =
 def is_there(ctx: ToolContext, changes: WorktreeChanges) -> bool:
     """Tell whether removing a worktree loses nothing: the main tree contains its changes, or this call has
     already brought them over and that still stands, however the lines were edited since. Blocks."""
-    if changes.left_out:
+    if changes.left_out or links_by_hand(ctx, changes):
         return False
     log = ctx.service(UndoLog)
     if any(entry.call_id == ctx.call_id for entry in log.entries()):
         return True
     return _has_all(ctx, changes)
+
+
+def links_by_hand(ctx: ToolContext, changes: WorktreeChanges) -> tuple[str, ...]:
+    """Return each symbolic link that was made, changed or removed in the worktree and is not so in the main
+    tree, with what it became. Blocks."""
+    root = ctx.service(Boundary).root
+    return tuple(
+        f"{visible(file.path)} ({_name_result(file)})"
+        for file in changes.files
+        if file.is_link and not _has_link(f"{root}/{file.path}", file)
+    )
+
+
+def _has_link(real: str, file: FileChanged) -> bool:
+    if file.after is None:
+        return not os.path.lexists(real)
+    if file.modes[1] != LINK_MODE:
+        return not os.path.islink(real) and read_if_regular(real, len(file.after) + 1) == file.after
+    return os.path.islink(real) and os.fsencode(os.readlink(real)) == file.after
+
+
+def _name_result(file: FileChanged) -> str:
+    if file.after is None:
+        return "no longer there"
+    if file.modes[1] != LINK_MODE:
+        return "a file in place of the link"
+    return f"a link to {visible(os.fsdecode(file.after))}"
 
 
 def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
@@ -59,6 +92,7 @@ def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
         return all(
             _merge(file, locate(boundary, f"{boundary.root}/{file.path}"), load_file) is None
             for file in changes.files
+            if not file.is_link
         )
     except ToolError:
         return False
@@ -95,8 +129,6 @@ def _merge(one: FileChanged, target: Located, load: Loader) -> FileChange | None
     """Return the change of one file of the main tree, None where it has it already. Raises `ToolError`."""
     if target.real != target.path or not target.inside:
         raise ToolError(f"it leads elsewhere in the main tree ({target.shown})")
-    if one.is_link:
-        raise ToolError("a symbolic link; make it by hand")
     now = load(target)
     ours = None if now is None else now.data
     after = _content(one, ours)

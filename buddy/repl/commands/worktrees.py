@@ -17,7 +17,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.tasks.task import Task
 from buddy.tasks.workspaces import jobs_in
-from buddy.tools.worktree_merge import bring, changes_diff, is_there, main_tree
+from buddy.tools.worktree_merge import bring, changes_diff, is_there, links_by_hand, main_tree
 from buddy.workspace.files.read_tracking import FileViews
 from buddy.workspace.worktrees.changes import WorktreeChanges
 from buddy.workspace.worktrees.worktrees import Worktree
@@ -128,12 +128,16 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     board.parts.cache.clear()
     if changes.left_out:
         context.screen.print(NoteBlock("warning", _name_left_out(changes.left_out)))
+    links = await asyncio.to_thread(links_by_hand, call, changes)
+    if links:
+        context.screen.print(NoteBlock("warning", _name_links(links)))
     if diff.files:
         _show(context, f"merge of {tree.display_path}", diff)
+    rest = "the other" if links else "all"
     result = (
         format_count(len(diff.files), "file")
         if diff.files
-        else "nothing: the main tree already has all changes"
+        else f"nothing: the main tree already has {rest} changes"
     )
     advice = f"; /undo @{task_id} undoes it" if diff.files else ""
     sentence = f"Merged, not committed: {result}{advice}; /worktree drop {tree.name} removes the worktree"
@@ -228,6 +232,11 @@ def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
 def _name_left_out(paths: tuple[str, ...]) -> str:
     names = ", ".join(visible(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
     return f"not shown and not brought over (secret by name, too large, or unreadable): {names}"
+
+
+def _name_links(links: tuple[str, ...]) -> str:
+    names = ", ".join(links[:20]) + (f" and {len(links) - 20} more" if len(links) > 20 else "")
+    return f"symbolic links are not merged; make them by hand: {names}"
 
 
 def _show(context: Context, title: str, diff: Diff) -> None:

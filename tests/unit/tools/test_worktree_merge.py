@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from buddy.agent.display import Diff
 from buddy.agent.tool import ToolError
-from buddy.tools.worktree_merge import bring, changes_diff, is_there
+from buddy.tools.worktree_merge import bring, changes_diff, is_there, links_by_hand
 from buddy.workspace.worktrees.changes import WorktreeStates
 from buddy.workspace.worktrees.worktrees import Worktree
 from tests.security.test_git_hostile import git
@@ -56,13 +56,17 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 @asynccontextmanager
-async def pair(tmp_path: Path, **files: str | bytes) -> AsyncIterator[Pair]:
+async def pair(
+    tmp_path: Path, *, links: Mapping[str, str] | None = None, **files: str | bytes
+) -> AsyncIterator[Pair]:
     def prepare(folder: Path) -> None:
         git(folder, "init", "-q", "-b", "main")
         for name, content in files.items():
             path = folder / name.replace("__", ".").replace("_in_", "/")
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        for name, target in (links or {}).items():
+            (folder / name).symlink_to(target)
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", "first", "--allow-empty")
 
@@ -154,11 +158,77 @@ async def test_a_link_in_the_main_tree_leads_nothing_out_of_it(tmp_path: Path) -
         assert (outside / "a.txt").read_text() == "1\n"
 
 
-async def test_a_link_made_in_the_worktree_is_made_by_hand(tmp_path: Path) -> None:
+async def test_N3_links_are_named_and_the_other_files_come(tmp_path: Path) -> None:
+    async with pair(tmp_path, a__txt="1\n", c__txt="c\n") as two:
+        (two.tree / "b").symlink_to("/etc/passwd")
+        (two.tree / "sub").mkdir()
+        (two.tree / "sub/l").symlink_to("../a.txt")
+        (two.tree / "c.txt").unlink()
+        (two.tree / "c.txt").symlink_to("a.txt")
+        (two.tree / "a.txt").write_text("2\n")
+        changes = two.states.changes(two.worktree)
+        call = two.desk.context(2, "merge of x")
+
+        assert await two.bring() == [("a.txt", "update")]
+        assert not any(os.path.lexists(two.main / name) for name in ("b", "sub/l"))
+        assert (two.main / "c.txt").read_text() == "c\n"
+        assert links_by_hand(call, changes) == (
+            "b (a link to /etc/passwd)",
+            "c.txt (a link to a.txt)",
+            "sub/l (a link to ../a.txt)",
+        )
+
+
+async def test_N3_a_worktree_with_links_is_not_dropped_before_they_are_made(tmp_path: Path) -> None:
+    async with pair(tmp_path, a__txt="1\n", old="x\n") as two:
+        (two.tree / "b").symlink_to("a.txt")
+        (two.tree / "a.txt").write_text("2\n")
+        changes = two.states.changes(two.worktree)
+        call = two.desk.context(2, "merge of x")
+        await bring(call, changes)
+        assert not is_there(call, changes)
+        (two.main / "b").symlink_to("elsewhere")
+        assert not is_there(call, changes)
+        (two.main / "b").unlink()
+        (two.main / "b").symlink_to("a.txt")
+        assert is_there(call, changes)
+        assert links_by_hand(call, changes) == ()
+
+
+async def test_N3_a_link_that_went_or_became_a_file_is_named_as_well(tmp_path: Path) -> None:
+    async with pair(tmp_path, links={"gone": "a.txt", "file": "a.txt"}, a__txt="1\n") as two:
+        (two.tree / "gone").unlink()
+        (two.tree / "file").unlink()
+        (two.tree / "file").write_text("a file now\n")
+        changes = two.states.changes(two.worktree)
+        call = two.desk.context(2, "merge of x")
+        assert links_by_hand(call, changes) == (
+            "file (a file in place of the link)",
+            "gone (no longer there)",
+        )
+        assert await two.bring() == []
+        assert (two.main / "gone").is_symlink()
+        (two.main / "gone").unlink()
+        (two.main / "file").unlink()
+        (two.main / "file").write_text("a file now\n")
+        assert links_by_hand(call, changes) == ()
+        assert is_there(call, changes)
+
+
+async def test_N3_a_conflict_elsewhere_still_refuses_everything(tmp_path: Path) -> None:
     async with pair(tmp_path, a__txt="1\n") as two:
         (two.tree / "b").symlink_to("/etc/passwd")
+        (two.tree / "a.txt").write_text("2\n")
+        (two.main / "a.txt").write_text("3\n")
+        assert (await two.refused()).startswith("a.txt: both changed lines 1 to 1")
 
-        assert await two.refused() == "b: a symbolic link; make it by hand"
+
+@pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb", "\u202ex"])
+async def test_N3_names_and_targets_of_links_do_not_write_on_the_terminal(tmp_path: Path, name: str) -> None:
+    async with pair(tmp_path, a__txt="1\n") as two:
+        (two.tree / name).symlink_to(name * 2)
+        (told,) = links_by_hand(two.desk.context(2), two.states.changes(two.worktree))
+        assert told.isprintable()
 
 
 async def test_protected_names_come_only_when_that_is_said(tmp_path: Path) -> None:
