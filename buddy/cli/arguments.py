@@ -34,7 +34,7 @@ COMMANDS = {
     "plugin": CommandRow("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders", "none"),
     "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
-    "permissions": CommandRow("test [COMMAND]", "show what would be asked", "own"),
+    "permissions": CommandRow("[list|test [COMMAND]]", "list your rules; show what would be asked", "own"),
     "import": CommandRow(
         "[sessions [NAME]]", "take over settings and sessions of other coding assistants", "none"
     ),
@@ -60,7 +60,7 @@ OPTIONS = (
     ("--add-dir", "DIR", f"{_WORK} acp", "a further directory to work in"),
     ("-w --worktree", "[=NAME]", "open exec", "work in a separate git worktree, on the branch buddy/NAME"),
     ("--carry", "", "open exec", "with --worktree: copy uncommitted changes into it"),
-    ("--config", "FILE", "open exec resume acp login models sessions doctor",
+    ("--config", "FILE", "open exec resume acp login models sessions doctor permissions",
      "use this buddy.toml as your own settings"),
     ("--color", "WHEN", "open resume demo models sessions doctor permissions",
      "auto, always, never; NO_COLOR wins over auto"),

@@ -86,8 +86,12 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             return _serve_editor(options, environment)
         case "permissions":
             from buddy.cli.permissions import permissions
+            from buddy.config.settings import ConfigError
 
-            return permissions(options, environment)
+            try:
+                return permissions(options, environment)
+            except ConfigError as error:
+                return _fail(str(error), CONFIGURATION)
         case "import":
             from buddy.cli.imports import import_settings
 

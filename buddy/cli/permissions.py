@@ -1,4 +1,5 @@
-"""`buddy permissions test`: judges commands and explains the decisions; runs nothing.
+"""`buddy permissions`: lists the rules in force, or judges commands and explains the decisions; runs
+nothing.
 
 Every line of stdin gets an answer: a line that can't be judged is answered with "ask" and the reason.
 """
@@ -41,10 +42,15 @@ class PermissionLine(msgspec.Struct, frozen=True):
 
 
 def permissions(options: Options, environment: Mapping[str, str]) -> int:
-    """Judge commands of the arguments, or JSON lines {"id", "command"} of stdin: in this directory, taken as
-    trusted, in the default mode, without a sandbox and without rules."""
-    if not options.words or options.words[0] != "test":
-        raise UsageError('expected: buddy permissions test "git log" …, or JSON lines on stdin with --json')
+    """List the rules, or judge commands of the arguments or JSON lines {"id", "command"} of stdin: in this
+    directory, taken as trusted, in the default mode, without a sandbox and without rules."""
+    if options.words in ((), ("list",)):
+        return _list(options, environment)
+    if options.words[0] != "test":
+        raise UsageError(
+            'expected: buddy permissions [list], buddy permissions test "git log" …, or JSON lines on stdin '
+            f"with test --json; found {visible(options.words[0])!r}"
+        )
     if options.permission_mode or options.trust or options.config:
         raise UsageError(
             "permissions test judges in mode ask, in a trusted folder, without rules; "
@@ -64,6 +70,39 @@ def permissions(options: Options, environment: Mapping[str, str]) -> int:
         asked += 1
     if not asked:
         raise UsageError("expected commands as arguments, or JSON lines on stdin; stdin was empty")
+    return 0
+
+
+def _list(options: Options, environment: Mapping[str, str]) -> int:
+    """Print the rules of the user, the saved ones and those of a trusted project, and what is wrong with
+    them. Raises `ConfigError`."""
+    from buddy.app.launch import find_launch, read_settings  # imported here, as the rest: `test` needs none
+    from buddy.app.policy import RuleFiles
+    from buddy.cli.tables import show
+    from buddy.repl.view.blocks import TableBlock
+
+    launch = find_launch(options, environment)
+    loaded = read_settings(launch, options)
+    rules = RuleFiles(launch, loaded).load(options.allow)
+    rows = [(rule.origin, rule.decision, rule.shown, rule.why) for rule in rules.rules]
+    rows += [(rule.origin, "unused", rule.shown, "it names no project") for rule in rules.unused]
+    if options.json:
+        entries = [dict(zip(("from", "decision", "rule", "why"), row, strict=True)) for row in rows]
+        sys.stdout.write(json.dumps(entries, indent=1) + "\n")
+    else:
+        lines = [visible("  ".join(filter(None, (row[0], *row[2:])))) for row in rows]
+        table = TableBlock(("from", "rule", "why"), tuple((row[0], *row[2:]) for row in rows))
+        show(
+            table,
+            lines or ["no rules; buddy help permissions shows how to write one"],
+            options,
+            environment,
+            sys.stdout,
+        )
+    for error in rules.errors:
+        sys.stderr.write(f"buddy: {visible(error)}\n")
+    if loaded.project and not launch.trusted:
+        sys.stderr.write("buddy: this folder is not trusted, so rules of its buddy.toml are not listed\n")
     return 0
 
 

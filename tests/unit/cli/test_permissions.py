@@ -173,3 +173,75 @@ def test_RU_L7_programs_are_looked_up_on_the_persons_path(tmp_path: Path) -> Non
 def test_options_that_would_change_nothing_are_refused(option: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="judges in mode ask"):
         permissions(parse([*option, "permissions", "test", "ls"]), {})
+
+
+RULES = """
+[[rule]]
+tool = "shell"
+argv = ["git", "log", "*"]
+decision = "allow"
+why = "history \\u001b[2J"
+
+[permissions]
+deny = ["Read(secrets/**)"]
+"""
+
+
+def listed(folder: Path, *words: str, rules: str = RULES) -> subprocess.CompletedProcess[str]:
+    settings = folder / ".config/buddy/buddy.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(rules)
+    (folder / "work").mkdir(exist_ok=True)
+    return subprocess.run(
+        [*BUDDY[:-1], *words],
+        capture_output=True,
+        text=True,
+        cwd=folder / "work",
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("list",)])
+def test_N6_the_rules_are_listed_outside_of_a_session(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = listed(tmp_path, *words)
+    assert (done.stderr, done.returncode) == ("", 0)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("user  allow")
+    assert "git log" in first
+    assert "\x1b" not in first
+    assert "deny" in second
+    assert "secrets" in second
+
+
+def test_N6_programs_get_the_rules_as_json(tmp_path: Path) -> None:
+    rows = json.loads(listed(tmp_path, "list", "--json").stdout)
+    assert [(row["from"], row["decision"]) for row in rows] == [("user", "allow"), ("user", "deny")]
+
+
+def test_N6_rules_that_do_not_load_are_named(tmp_path: Path) -> None:
+    done = listed(tmp_path, rules='[[rule]]\ntool = "shell"\nargv = ["git"]\ndecision = "maybe"\n')
+    assert done.returncode == 0
+    assert "maybe" in done.stderr
+
+
+def test_N6_no_rules_and_rules_of_a_project_that_is_not_trusted(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/buddy.toml").write_text('[permissions]\nallow = ["Bash(ls:*)"]\n')
+    done = listed(tmp_path, rules="")
+    assert done.stdout == "no rules; buddy help permissions shows how to write one\n"
+    assert "this folder is not trusted" in done.stderr
+
+
+def test_N6_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    done = listed(tmp_path, rules="[[rule]\n")
+    assert done.returncode == 4
+    assert done.stderr.startswith("buddy: ")
+    assert "buddy.toml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_N6_other_words_are_refused(tmp_path: Path) -> None:
+    done = listed(tmp_path, "lists")
+    assert done.returncode == 2
+    assert "expected: buddy permissions [list], buddy permissions test" in done.stderr
