@@ -241,14 +241,17 @@ class Guard:
         if not root:
             raise OSError("it lies outside the workspace")
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.ExitStack() as stack:
-            stack.callback(os.close, descriptor)
+        try:
             for name in os.path.relpath(os.path.dirname(path), root).split("/"):
                 if name != ".":
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=descriptor)
-                    descriptor = stack.enter_context(_folder(descriptor, name))
+                    # Two descriptors at most, however deep: few may be left.
+                    above, descriptor = descriptor, _open_folder(descriptor, name)
+                    os.close(above)
             yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _roots_of(self, path: str) -> Iterator[str]:
         """Yield the folders of the workspace that a path lies in."""
@@ -277,9 +280,12 @@ def _make(name: str, entry: GuardedEntry, folder: int) -> None:
 @contextlib.contextmanager
 def _folder(parent: int, name: str) -> Generator[int]:
     """Open a folder that is no link and yield its descriptor."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, dir_fd=parent)
+    descriptor = _open_folder(parent, name)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open_folder(parent: int, name: str) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
