@@ -23,47 +23,47 @@ from buddy.workspace.processes.limits import (
 )
 from buddy.workspace.processes.pool import ProcessSettings
 from tests.capabilities import requires
-from tests.support.command_desk import Desk, desk
-from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.command_tools import ToolProject, tool_project
+from tests.support.sandbox_machine import LOOKS, sandbox_machine
 
 BOUND = 600_000_000
 GREEDY = "dd if=/dev/zero of=/dev/null bs=700M count=1"
 """Takes all of it at once, so that the refusal comes without filling the memory."""
 
 
-def bound(here: Desk) -> None:
-    """Give the commands of a desk the bound of these tests."""
-    settings = here.children.settings
-    here.children.settings = ProcessSettings(settings.spill_folder, settings.limits, reader_bytes=BOUND)
+def bound(project: ToolProject) -> None:
+    """Give the commands of a project the bound of these tests."""
+    settings = project.children.settings
+    project.children.settings = ProcessSettings(settings.spill_folder, settings.limits, reader_bytes=BOUND)
 
 
-async def call(here: Desk, command: str, *, reads: bool) -> str:
+async def call(project: ToolProject, command: str, *, reads: bool) -> str:
     approved = Approved()
-    services = {**here.context.services, Approved: approved}
-    here.context = msgspec.structs.replace(here.context, services=services)
-    approved.harden(here.context.call_id, {"LC_ALL": "C.UTF-8"} if reads else {})
-    return (await here.call(run_shell, command=command)).text
+    services = {**project.context.services, Approved: approved}
+    project.context = msgspec.structs.replace(project.context, services=services)
+    approved.harden(project.context.call_id, {"LC_ALL": "C.UTF-8"} if reads else {})
+    return (await project.call(run_shell, command=command)).text
 
 
 async def test_M3_a_command_that_runs_unasked_is_refused_more_memory_and_says_so(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        bound(here)
-        text = await call(here, GREEDY, reads=True)
+    async with tool_project(tmp_path) as project:
+        bound(project)
+        text = await call(project, GREEDY, reads=True)
         assert "memory exhausted" in text
         assert "a command that runs without a question may use 600 MB of memory" in text
         assert "[tools] shell_memory_mb" in text
 
 
 async def test_M3_an_approved_command_has_no_such_bound(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
-        bound(here)
-        assert "exit code 0" in await call(here, GREEDY, reads=False)
+    async with tool_project(tmp_path) as project:
+        bound(project)
+        assert "exit code 0" in await call(project, GREEDY, reads=False)
 
 
 async def test_M3_the_persons_own_bound_takes_its_place(tmp_path: Path) -> None:
-    async with desk(tmp_path, limits=ProcessLimits(memory_bytes=2_000_000_000)) as here:
-        bound(here)
-        assert "exit code 0" in await call(here, GREEDY, reads=True)
+    async with tool_project(tmp_path, limits=ProcessLimits(memory_bytes=2_000_000_000)) as project:
+        bound(project)
+        assert "exit code 0" in await call(project, GREEDY, reads=True)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ async def test_M3_the_persons_own_bound_takes_its_place(tmp_path: Path) -> None:
     ],
 )
 async def test_M3_no_way_around_it(tmp_path: Path, command: str) -> None:
-    async with desk(tmp_path) as here:
-        bound(here)
-        assert "memory exhausted" in await call(here, command, reads=True)
+    async with tool_project(tmp_path) as project:
+        bound(project)
+        assert "memory exhausted" in await call(project, command, reads=True)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,12 @@ def test_M3_who_raises_the_bound_is_asked_about(tmp_path: Path, command: str) ->
 @requires("bwrap", "landlock")
 @pytest.mark.parametrize("level", sorted(LOOKS))
 async def test_M3_the_read_only_profile_is_bounded_and_the_other_is_not(level: int) -> None:
-    async with sandbox_desk(look=LOOKS[level]) as here:
-        here.children.settings = ProcessSettings(here.children.settings.spill_folder, reader_bytes=BOUND)
-        assert "memory exhausted" in (await here.run(GREEDY, here.confinement("read-only"))).text
-        assert (await here.run(GREEDY, here.confinement())).code == 0
+    async with sandbox_machine(look=LOOKS[level]) as project:
+        project.children.settings = ProcessSettings(
+            project.children.settings.spill_folder, reader_bytes=BOUND
+        )
+        assert "memory exhausted" in (await project.run(GREEDY, project.confinement("read-only"))).text
+        assert (await project.run(GREEDY, project.confinement())).code == 0
 
 
 @pytest.mark.parametrize(
@@ -111,16 +113,16 @@ async def test_M3_the_read_only_profile_is_bounded_and_the_other_is_not(level: i
 async def test_M3_programs_that_reserve_much_and_use_little_run(tmp_path: Path, command: str) -> None:
     if shutil.which(command.split()[0]) is None:
         return  # nothing to break
-    async with desk(tmp_path, variables={"HOME": os.environ["HOME"]}) as here:
-        bound(here)
-        (here.folder / "a").write_text("def\n")
-        assert "memory" not in await call(here, command, reads=True)
+    async with tool_project(tmp_path, variables={"HOME": os.environ["HOME"]}) as project:
+        bound(project)
+        (project.folder / "a").write_text("def\n")
+        assert "memory" not in await call(project, command, reads=True)
 
 
 async def test_M3_commands_are_ended_before_others_when_memory_runs_out(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with tool_project(tmp_path) as project:
         own = Path("/proc/self/oom_score_adj").read_text()
-        text = await call(here, "cat /proc/self/oom_score_adj", reads=False)
+        text = await call(project, "cat /proc/self/oom_score_adj", reads=False)
         assert int(text.split("\n")[0]) > int(own)
         assert Path("/proc/self/oom_score_adj").read_text() == own
 

@@ -89,18 +89,18 @@ async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path
 
 
 async def test_N3_a_merge_names_the_links_and_brings_the_rest(tmp_path: Path) -> None:
-    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
-        await desk.said("/worktree change line 2 to two", "task 2 started")
-        await desk.shows("1 changed file of task 2")
-        (desk.desk.repo / ".buddyx/worktrees/change-line-2-to-two/short").symlink_to("list.txt")
+    async with open_repl(tmp_path, edits, *EDIT, list__txt=LINES) as repl:
+        await repl.said("/worktree change line 2 to two", "task 2 started")
+        await repl.shows("1 changed file of task 2")
+        (repl.program.repo / ".buddyx/worktrees/change-line-2-to-two/short").symlink_to("list.txt")
 
-        said = await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
+        said = await repl.said("/worktree merge 2", "Merged, not committed: 1 file")
         assert "symbolic links are not merged; make them by hand: short (a link to list.txt)" in said
-        assert not (desk.desk.repo / "short").is_symlink()
-        await desk.said("/worktree merge 2", "nothing: the main tree already has the other changes")
-        await desk.said("/worktree drop 2", "that the main tree does not have")
-        (desk.desk.repo / "short").symlink_to("list.txt")
-        await desk.said("/worktree drop 2", "is removed")
+        assert not (repl.program.repo / "short").is_symlink()
+        await repl.said("/worktree merge 2", "nothing: the main tree already has the other changes")
+        await repl.said("/worktree drop 2", "that the main tree does not have")
+        (repl.program.repo / "short").symlink_to("list.txt")
+        await repl.said("/worktree drop 2", "is removed")
 
 
 async def test_what_is_discarded_is_said_with_the_way_back(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ async def test_N3_links_are_named_and_the_other_files_come(tmp_path: Path) -> No
         (two.tree / "c.txt").symlink_to("a.txt")
         (two.tree / "a.txt").write_text("2\n")
         changes = two.states.changes(two.worktree)
-        call = two.desk.context(2, "merge of x")
+        call = two.project.context(2, "merge of x")
 
         assert await two.bring() == [("a.txt", "update")]
         assert not any(os.path.lexists(two.main / name) for name in ("b", "sub/l"))
@@ -184,7 +184,7 @@ async def test_N3_a_worktree_with_links_is_not_dropped_before_they_are_made(tmp_
         (two.tree / "b").symlink_to("a.txt")
         (two.tree / "a.txt").write_text("2\n")
         changes = two.states.changes(two.worktree)
-        call = two.desk.context(2, "merge of x")
+        call = two.project.context(2, "merge of x")
         await bring(call, changes)
         assert not is_there(call, changes)
         (two.main / "b").symlink_to("elsewhere")
@@ -201,7 +201,7 @@ async def test_N3_a_link_that_went_or_became_a_file_is_named_as_well(tmp_path: P
         (two.tree / "file").unlink()
         (two.tree / "file").write_text("a file now\n")
         changes = two.states.changes(two.worktree)
-        call = two.desk.context(2, "merge of x")
+        call = two.project.context(2, "merge of x")
         assert links_by_hand(call, changes) == (
             "file (a file in place of the link)",
             "gone (no longer there)",
@@ -227,7 +227,7 @@ async def test_N3_a_conflict_elsewhere_still_refuses_everything(tmp_path: Path) 
 async def test_N3_names_and_targets_of_links_do_not_write_on_the_terminal(tmp_path: Path, name: str) -> None:
     async with pair(tmp_path, a__txt="1\n") as two:
         (two.tree / name).symlink_to(name * 2)
-        (told,) = links_by_hand(two.desk.context(2), two.states.changes(two.worktree))
+        (told,) = links_by_hand(two.project.context(2), two.states.changes(two.worktree))
         assert told.isprintable()
 
 
