@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.processes.launch import Launch
-from buddy.workspace.processes.pool import ConfinedLaunch
+from buddy.workspace.processes.launch import Launch, shell_argv
+from buddy.workspace.processes.pool import CommandRequest, ConfinedLaunch
 from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.sandbox import Sandbox
@@ -93,3 +94,57 @@ async def test_a_command_cannot_get_at_what_starts_it_again() -> None:
         finished = await machine.finished(command, machine.confinement())
         assert (machine.work / "log").read_text() == "once\n", finished.text
         assert "status-" not in finished.text
+
+
+FAILURES = """
+exit 1
+exit 2
+exit 3
+exit 77
+exit 126
+exit 255
+false
+[ 1 = 2 ]
+cd /nowhere
+kill -TERM $$
+kill -KILL $$
+/nowhere/program
+nosuchprogram
+test -e gone
+( exit 1 )
+/bin/sh -c 'exit 1'
+echo '"exit-code": 0'; exit 1
+printf 'no line end'; exit 1
+exec 1>&- 2>&-; exit 1
+true
+"""
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("path", ["{work}/bin", "bin", ".", "", "./bin", "{work}/sub/../bin", "{work}/link"])
+async def test_a_command_that_fails_starts_no_program_of_the_workspace_outside(path: str) -> None:
+    """The script around bubblewrap has the command's `PATH`: a virtual environment in the workspace, which
+    earlier commands may have changed."""
+    async with sandbox_machine() as machine:
+        mark = machine.outside / "ran"
+        for folder in (machine.work / "bin", machine.work):
+            folder.mkdir(exist_ok=True)
+            for name in PROGRAMS.split():
+                (folder / name).write_text(f'#!/bin/bash\necho {name} >>{mark}\nexec /usr/bin/{name} "$@"\n')
+                (folder / name).chmod(0o755)
+        (machine.work / "link").symlink_to("bin")
+        await machine.sandbox.survey(machine.boundary)
+        variables = {"PATH": f"{path.format(work=machine.work)}:{os.environ['PATH']}"}
+        for command in filter(None, FAILURES.splitlines()):
+            request = CommandRequest(
+                shell_argv(command), str(machine.work), 1, env=variables, confinement=machine.confinement()
+            )
+            await machine.children.run(request, timeout_s=60, cancelled=asyncio.Event())
+
+        assert not mark.exists(), mark.read_text()
+
+
+PROGRAMS = (
+    "grep sed awk cat head tail cut tr rm mv cp test [ sleep env expr "
+    "seq printf echo true false bash sh bwrap nsenter"
+)

@@ -29,7 +29,9 @@ for try in 1 2 3; do
   "$@" 9<"$filter" 8>"$status"
   code=$?
   [ $code = 1 ] || exit $code
-  grep -q exit-code "$status" && exit $code
+  while read -r line || [ -n "$line" ]; do
+    case $line in *exit-code*) exit $code ;; esac
+  done <"$status"
   mounts=yes left=$#
   while [ $left -gt 0 ]; do
     gone=0
@@ -52,7 +54,8 @@ exit $code
 """
 """Starts bubblewrap, which fails when a place it should cover has vanished, such as the socket of a service
 that ended. It reports an exit code only if the command ran; if not, this script leaves out missing places and
-starts it again."""
+starts it again. The script runs outside the sandbox with the `PATH` of the command, which may lead into the
+workspace: it uses builtins of the shell and absolute paths only."""
 
 
 def tolerant_argv(argv: Sequence[str], filter_file: str, status_file: str) -> tuple[str, ...]:
