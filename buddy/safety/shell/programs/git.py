@@ -42,7 +42,7 @@ MAX_ATTRIBUTES_BYTES = 200_000
 _SHOWS_OBJECTS = frozenset({"show", "diff", "diff-tree", "diff-index", "grep", "cat-file"})
 """Subcommands that show blobs and folders named by a hash or a reference."""
 
-_SHOWS_DIFFS = words("show diff diff-tree diff-index diff-files range-diff")
+_SHOWS_DIFFS = words("show diff diff-tree diff-index diff-files range-diff") | {"stash show"}
 """Subcommands that show the content of files unless an option says otherwise."""
 
 _LISTS_ONLY = words(
@@ -407,7 +407,10 @@ def _stash(judged: JudgedCommand) -> None:
     elif action == "show":
         given = _inner(judged, table("@git-diff").options)
         _check_values(judged, given)
-        check_shown_secrets(judged, "log", given)
+        boundary = judged.place.boundary
+        # Without options it shows numbers, unless the configuration says otherwise; with any, a patch.
+        shows_patch = given.options or may_set(boundary.cwd, boundary.home, (b"showpatch",))
+        check_shown_secrets(judged, "stash show" if shows_patch else "log", given)
         _judge_operands(judged, given.operands)
     else:
         raise RefusedError(f"git stash {action} changes files")

@@ -51,7 +51,13 @@ git tag --contains HEAD
 git branch --list 'f*'
 git branch --merged main
 git stash list -3
+git stash show
+git stash show stash@{1}
 git stash show -p
+git stash show -w
+git stash show --stat --text
+git stash show --name-only
+git stash show --no-patch -a
 git reflog
 git reflog show HEAD
 git config --get --global user.name
@@ -86,6 +92,20 @@ git remote get-url 'a b'
 git stash
 git stash drop
 git stash show .env
+git stash show --text
+git stash show -a
+git stash show --text stash@{0}
+git stash show -R --text
+git stash show -wa
+git stash show --no-color --text
+git stash show --full-index -a
+git stash show --minimal --text
+git stash show --ignore-space-change --text
+git stash show --text --no-renames
+git stash show --src-prefix=x/ --text
+git stash show --exit-code -a
+git stash show --stat --text -p
+git stash show --binary
 git reflog expire
 git reflog -- .env
 git config user.name x
@@ -128,6 +148,29 @@ def test_subcommands_that_only_read_run_without_a_question(project: ShellProject
     }
 
     assert asked == {}
+
+
+@pytest.mark.parametrize(
+    ("configuration", "command"),
+    [
+        ("", "git stash show -w"),
+        ("", "git stash show -R stash@{0}"),
+        ("", "git stash show --no-renames"),
+        ("[stash]\n\tshowPatch = true\n", "git stash show"),
+        ("[stash]\n\tSHOWPATCH\n", "git stash show stash@{0}"),
+    ],
+)
+def test_a_stash_is_shown_as_a_patch_by_any_option_or_by_configuration(
+    project: ShellProject, configuration: str, command: str
+) -> None:
+    """Attributes that switch the diffs of secret files on count for it as they do for git diff."""
+    configure(project, configuration, ".git/config")
+    assert project.allowed(command) == [command]
+    configure(project, ".env diff\n", ".gitattributes")
+    assert project.allowed(f"{command}\ngit stash list") == ["git stash list"]
+    if configuration:
+        configure(project, "", ".git/config")
+        assert project.allowed(command) == [command]  # numbers only
 
 
 def test_subcommands_that_may_do_more_are_asked_about(project: ShellProject) -> None:
