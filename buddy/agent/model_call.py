@@ -65,25 +65,19 @@ class _Stream:
                     event = feed(delta)
                     if event is not None:
                         if not self.shown:
-                            self._note_first()
+                            self.shown = True
+                            self.first_content_s = self.turn.host.now() - self.started_at
                         if not self.answered and not isinstance(event, ThinkingDelta):
                             self.answered = True
                         if self._timer is None:
-                            self._keep_soon()
+                            every_s = self.turn.agent.limits.partial_every_s
+                            self._timer = asyncio.get_running_loop().call_later(every_s, self._keep)
                         emit(event)
             return self.assembler.finish()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-
-    def _note_first(self) -> None:
-        self.shown = True
-        self.first_content_s = self.turn.host.now() - self.started_at
-
-    def _keep_soon(self) -> None:
-        every_s = self.turn.agent.limits.partial_every_s
-        self._timer = asyncio.get_running_loop().call_later(every_s, self._keep)
 
     def _keep(self) -> None:
         self._timer = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -46,18 +46,16 @@ def normalise_path(path: str) -> str:
     return posixpath.normpath(path)
 
 
-def conflict(one: Access, other: Access, resolve: Callable[[str], str] = normalise_path) -> bool:
+def conflict(one: Access, other: Access) -> bool:
     """Tell whether two calls must not run at once: one writes a path the other touches (or a parent or child
     of it), or one may change anything while the other touches something."""
     if one.anything or other.anything:
         return True
-    return _touch(one.writes, (*other.reads, *other.writes), resolve) or _touch(
-        other.writes, one.reads, resolve
-    )
+    return _touch(one.writes, (*other.reads, *other.writes)) or _touch(other.writes, one.reads)
 
 
-def _touch(writes: Sequence[str], paths: Sequence[str], resolve: Callable[[str], str]) -> bool:
-    return any(_is_related(resolve(write), resolve(path)) for write in writes for path in paths)
+def _touch(writes: Sequence[str], paths: Sequence[str]) -> bool:
+    return any(_is_related(normalise_path(write), normalise_path(path)) for write in writes for path in paths)
 
 
 def _is_related(one: str, other: str) -> bool:

@@ -82,7 +82,10 @@ class FolderTrust:
         """Apply the user's answer: once, always or no; "show" prints the content, "" the current state."""
         match word:
             case "once":
-                return self._once()
+                if problem := self._ask_again_if_changed():
+                    return problem
+                self.is_open = False
+                return TrustAnswer(f"{self._root()} is trusted for this run", "once")
             case "always":
                 return self._always()
             case "no":
@@ -95,12 +98,6 @@ class FolderTrust:
     def _read(self) -> None:
         self._things = trusted_things(self._launch.boundary.root)
         self._changes = self._store.changes(self._folder, self._things)
-
-    def _once(self) -> TrustAnswer:
-        if problem := self._ask_again_if_changed():
-            return problem
-        self.is_open = False
-        return TrustAnswer(f"{self._root()} is trusted for this run", "once")
 
     def _always(self) -> TrustAnswer:
         if problem := self._ask_again_if_changed():

@@ -255,7 +255,8 @@ class Sanitiser:
             return text
         head, body = "", text
         if self._line_ends:
-            cut = _leading_blanks(text)
+            found = _BLANKS().match(text)
+            cut = found.end() if found else 0
             head, body = self._blank(text[:cut]), text[cut:]
             if not body:
                 return head
@@ -354,11 +355,6 @@ def _is_seen(sign: str, marks: int) -> bool:
     if sign in "⟨⟩\u2800" or _TABLE[ord(sign)] != ord(sign):
         return False
     return unicodedata.category(sign) not in {"Zs", "Me"} and marks <= 2
-
-
-def _leading_blanks(text: str) -> int:
-    found = _BLANKS().match(text)
-    return found.end() if found else 0
 
 
 @cache

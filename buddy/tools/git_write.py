@@ -270,12 +270,6 @@ def _stash_arguments(arguments: Any) -> tuple[str, ...]:
             return ("stash", action, _entry(arguments.index))
 
 
-def _plain_paths(paths: list[str]) -> tuple[str, ...]:
-    if not paths:
-        raise ToolError('expected at least one path; give "." for everything in the working directory')
-    return tuple(paths)
-
-
 @tool(
     risk="medium",
     category="git",
@@ -287,7 +281,9 @@ def _plain_paths(paths: list[str]) -> tuple[str, ...]:
 )
 async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     """Stage files, or everything under a folder ("." for the working directory)."""
-    named = _plain_paths(paths)
+    if not paths:
+        raise ToolError('expected at least one path; give "." for everything in the working directory')
+    named = tuple(paths)
     async with ctx.service(GitLock) as lock:
         done = await TaskCommits(ctx, git_run(ctx), lock.record).add(named)
     return _answer(("add", "--", *named), done)

@@ -134,7 +134,9 @@ class Trees:
     def definitions(self, extension: str, source: bytes, name: str) -> list[Defined] | None:
         """Find the places where a source text defines a name; None when this kind of file cannot be
         parsed."""
-        parser = self._parser(extension)
+        if extension not in self._parsers:
+            self._parsers[extension] = _load_parser(*self._grammars.get(extension, ("", "")))
+        parser = self._parsers[extension]
         if parser is None or len(source) > MAX_FILE_BYTES:
             return None
         root = parser.parse(source).root_node
@@ -146,11 +148,6 @@ class Trees:
             if leaf is not None and kind:
                 found.append(Defined(leaf.start_point[0] + 1, kind))
         return found
-
-    def _parser(self, extension: str) -> Parser | None:
-        if extension not in self._parsers:
-            self._parsers[extension] = _load_parser(*self._grammars.get(extension, ("", "")))
-        return self._parsers[extension]
 
 
 def _load_parser(module: str, function: str) -> Parser | None:

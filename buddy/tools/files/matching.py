@@ -202,15 +202,11 @@ class Quote(msgspec.Struct, frozen=True):
 def find(text: str, quote: Quote) -> MatchedPlaces | None:
     """Return the places in `text`, None when there is none in any step; where one is meant, no more than
     `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
-    exact = _exact(text, quote)
+    places = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
+    exact = MatchedPlaces("exact", places, quote.old, quote.new) if places else None
     if exact or len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
         return exact
     return _tolerant(text, quote) or _find_composed(text, quote) or _without_blank_edges(text, quote)
-
-
-def _exact(text: str, quote: Quote) -> MatchedPlaces | None:
-    places = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
-    return MatchedPlaces("exact", places, quote.old, quote.new) if places else None
 
 
 def _tolerant(text: str, quote: Quote) -> MatchedPlaces | None:

@@ -199,7 +199,8 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
             status = os.fstat(file.fileno())
             kind = kind_of(head, target.path)
             if kind == "text":
-                _refuse_binary(head, target, status.st_size)
+                if is_binary(head):
+                    raise _binary(target, status.st_size)
                 if status.st_size > MAX_WHOLE_BYTES and not head.startswith(UTF_16_BOMS):
                     page = page_of_file(file, status.st_size, offset, limit)
                     return _answer(page, target, offset, "")
@@ -216,11 +217,6 @@ def _whole(data: bytes, target: Located) -> bytes:
             "Convert it, or look at a part of it, with a shell command."
         )
     return data
-
-
-def _refuse_binary(head: bytes, target: Located, size: int) -> None:
-    if is_binary(head):
-        raise _binary(target, size)
 
 
 def _binary(target: Located, size: int) -> ToolError:
@@ -244,7 +240,12 @@ def _of_kind(
         case "notebook":
             return _notebook(ctx, target, loaded, offset, limit)
         case "office" if not loaded.data.startswith(OLE):
-            return _office(loaded, target, offset, limit)
+            from buddy.tools.files.read_documents import (
+                office_text,  # archives and XML cost 8 ms at every start
+            )
+
+            page = page_of_text(office_text(loaded.data, target.shown), offset, limit)
+            return _answer(page, target, offset, "\nThis is its text; the file itself is an Office document.")
         case "office" | "archive" | "program" | "binary":
             raise ToolError(
                 f"{target.shown} is {_NAMED.get(kind, 'binary')} ({format_count(len(loaded.data), 'byte')}). "
@@ -324,13 +325,6 @@ def _answer(page: FilePage, target: Located, offset: int, remark: str) -> ToolRe
     body = number_lines(page)
     text = f"{body}\n{where}{remark}" if body else f"{where}{remark}"
     return ToolResult(text, Plain(where.strip("[]"), "\n".join(page.lines)))
-
-
-def _office(loaded: LoadedFile, target: Located, offset: int, limit: int) -> ToolResult:
-    from buddy.tools.files.read_documents import office_text  # archives and XML cost 8 ms at every start
-
-    page = page_of_text(office_text(loaded.data, target.shown), offset, limit)
-    return _answer(page, target, offset, "\nThis is its text; the file itself is an Office document.")
 
 
 def _pages(loaded: LoadedFile, target: Located, offset: int) -> ToolResult:

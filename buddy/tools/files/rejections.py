@@ -17,6 +17,7 @@ from buddy.workspace.files.line_diff import alike_at_start, excerpt
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 2400
 MAX_LISTED_PLACES = 20
+MOST_NEAR = 3
 _MAX_WORDS = 40
 _MAX_PLACES_OF_A_WORD = 16
 _MAX_FREQUENT = 3
@@ -271,7 +272,7 @@ def missing(found: Located, boundary: Boundary) -> str:
     return f"{found.shown} does not exist.{hint}"
 
 
-def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, ...]:
+def near_names(found: Located, boundary: Boundary) -> tuple[str, ...]:
     """Return existing paths the given one may have meant: the same name elsewhere in the workspace, like
     names in the same folder. Only names inside the workspace are told."""
     folder, name = os.path.split(found.real)
@@ -280,7 +281,7 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
         like_it = (os.path.join(folder, like) for like in _like(folder, name))
         near.extend(path for path in like_it if path not in near)
     near.extend(path for path in _same_name(boundary.root, name) if path not in near)
-    return tuple(visible(os.path.relpath(path, boundary.cwd)) for path in near[:most])
+    return tuple(visible(os.path.relpath(path, boundary.cwd)) for path in near[:MOST_NEAR])
 
 
 def _respell(found: Located, boundary: Boundary) -> list[str]:

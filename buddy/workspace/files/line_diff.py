@@ -377,7 +377,7 @@ def merge(base: str, ours: str, theirs: str) -> Merged | Conflict:
         region = _next_region(left, right)
         mine, other = _apply_changes(lines, region, region.ours), _apply_changes(lines, region, region.theirs)
         if region.ours and region.theirs and mine != other:
-            return _conflict(region, mine, other)
+            return Conflict(region.start + 1, max(region.stop, region.start + 1), tuple(mine), tuple(other))
         pieces += lines[at : region.start]
         pieces += mine if region.ours else other
         at = region.stop
@@ -432,10 +432,6 @@ def _apply_changes(lines: list[str], region: Region, changes: tuple[LineChange, 
         pieces += change.new
         at = change.old_start + len(change.old)
     return pieces + lines[at : region.stop]
-
-
-def _conflict(region: Region, mine: list[str], other: list[str]) -> Conflict:
-    return Conflict(region.start + 1, max(region.stop, region.start + 1), tuple(mine), tuple(other))
 
 
 def _merge_lines(text: str) -> list[str]:

@@ -295,7 +295,9 @@ class Child:
         except OSError:  # a terminal whose last user is gone answers EIO
             data = b""
         if not data:
-            self._end_of_output()
+            self._drop_descriptor()
+            if self.tree.leader_reaped:
+                self._settle()
             return 0
         self.log.add(data)
         for listener in self.listeners:
@@ -303,11 +305,6 @@ class Child:
         if self.log.over_cap and self._ending is None:
             self.stop("output limit")
         return len(data)
-
-    def _end_of_output(self) -> None:
-        self._drop_descriptor()
-        if self.tree.leader_reaped:
-            self._settle()
 
     def _drop_descriptor(self) -> None:
         if self._descriptor >= 0:

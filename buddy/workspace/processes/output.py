@@ -175,14 +175,11 @@ class OutputLog:
         if len(data) > room:
             self._tail += data[max(room, 0) :]
         if self.total > self._bounds.head_bytes + self._bounds.tail_bytes:
-            self._spill(data)
+            if not self.trouble and self.path:
+                self._file.add(data if self._file.size else bytes(self._head + self._tail))
             # Cut only now and then: dropping the front of the buffer costs a copy.
             if len(self._tail) > 2 * self._bounds.tail_bytes:
                 del self._tail[: -self._bounds.tail_bytes]
-
-    def _spill(self, data: bytes) -> None:
-        if not self.trouble and self.path:
-            self._file.add(data if self._file.size else bytes(self._head + self._tail))
 
     def catch_up(self) -> bool:
         """Bring a block of what came to the disk; whether another one waits. Some milliseconds at most: call

@@ -100,7 +100,9 @@ class Trash:
                 break
             with suppress(OSError):
                 total -= one.size_bytes if os.path.lexists(self._thing(one.id)) else 0
-                self._remove(one.id)
+                going = _GOING + one.id
+                os.rename(os.path.join(self._folder, one.id), os.path.join(self._folder, going))
+                self._remove_rest(going)
                 gone.append(one)
         return tuple(gone)
 
@@ -123,11 +125,6 @@ class Trash:
 
     def _thing(self, box_id: str) -> str:
         return os.path.join(self._folder, box_id, _THING)
-
-    def _remove(self, box_id: str) -> None:
-        going = _GOING + box_id
-        os.rename(os.path.join(self._folder, box_id), os.path.join(self._folder, going))
-        self._remove_rest(going)
 
     def _remove_rest(self, going: str) -> None:
         """Remove a box, `where.json` last: it says that the rest may go."""

@@ -151,7 +151,9 @@ class Worktrees:
 
     async def standing(self, tree: Worktree) -> WorktreeStanding:
         """Compare a worktree with the main tree. Raises `ToolError`."""
-        self._check(tree)
+        why = self.missing(tree)
+        if why:
+            raise ToolError(why)
         changed = await self._changed_paths(tree.path)
         if os.path.lexists(os.path.join(git_folders(tree.path)[0], "modules")):
             changed = (*changed, "?? (submodules of its own)")
@@ -260,11 +262,6 @@ class Worktrees:
     async def _changed_paths(self, top: str) -> tuple[str, ...]:
         options = "--porcelain -z --no-renames --untracked-files=all --ignore-submodules=dirty"
         return tuple(filter(None, (await self._query(("status", *options.split()), top)).split("\0")))
-
-    def _check(self, tree: Worktree) -> None:
-        why = self.missing(tree)
-        if why:
-            raise ToolError(why)
 
     async def _query(self, arguments: tuple[str, ...], top: str) -> str:
         done = await self._run(arguments, top, "read")
