@@ -80,7 +80,7 @@ class StreamRun(msgspec.Struct, frozen=True):
     replays: bool = False
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class QueuedMessage(msgspec.Struct, frozen=True):
     """A message that waits for its turn. `uuid` is the program's own name for it."""
 
     text: str
@@ -105,7 +105,7 @@ class StreamSession:
             self._positions,
             self.interrupt,
         )
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[QueuedMessage] = deque()
         self._changed = asyncio.Event()
         self._ended = False
         self._interrupted = False
@@ -149,7 +149,7 @@ class StreamSession:
         self._interrupted = board.task(task_id).running
         board.cancel(task_id, "interrupted")
 
-    def _begin(self, waiting: Waiting) -> None:
+    def _begin(self, waiting: QueuedMessage) -> None:
         task = self._run.session.board.task(self._run.task_id)
         if waiting.uuid:
             self._positions[waiting.uuid] = len(task.history)
@@ -215,7 +215,7 @@ class StreamSession:
         if len(self._waiting) >= MAX_WAITING:
             raise InputError(f"{MAX_WAITING} messages wait already; this one was left out")
         uuid = data.get("uuid")
-        self._waiting.append(Waiting(text, images, uuid if isinstance(uuid, str) else "", data))
+        self._waiting.append(QueuedMessage(text, images, uuid if isinstance(uuid, str) else "", data))
 
     def _take_request(self, data: dict[str, Any]) -> None:
         request_id = data.get("request_id")
