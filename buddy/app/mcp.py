@@ -120,6 +120,10 @@ class SessionServers(Protocol):
         """Return notes for the person about servers that are not started."""
         ...
 
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call this after each change."""
+        ...
+
     def tools_of(self, name: str) -> tuple[Tool, ...]:
         """Return the tools of a server that models are offered."""
         ...
@@ -150,12 +154,23 @@ class ServerServices(msgspec.Struct, frozen=True):
     channels: Mapping[str, ChannelFactory] = {}
 
 
+def sources_of(launch: LaunchContext, settings: Settings, options: Options) -> Sources:
+    """Return the places where servers are looked for."""
+    return Sources(
+        launch.boundary.root,
+        launch.where.config,
+        settings.mcp_servers,
+        given=options.mcp_config,
+        strict=options.strict_mcp_config,
+    )
+
+
 async def open_servers(stack: AsyncExitStack, session: ServerServices) -> SessionServers | None:
     """Find the servers of a session, None where none is defined. They are not connected before `begin`; all
     have ended when the stack is left."""
     launch = session.launch
     root = launch.boundary.root
-    sources = Sources(root, launch.where.config, session.settings.mcp_servers)
+    sources = sources_of(launch, session.settings, session.options)
     if not sources.is_any() and not session.channels:
         return None
     from buddy.extend.mcp.approvals import ServerApprovals  # these where a server is defined

@@ -31,6 +31,7 @@ COMMANDS = {
     "login": CommandRow("[PROFILE]", "store a key", "none"),
     "models": CommandRow("[TEXT]", "list the models buddy knows", "none"),
     "sessions": CommandRow("", "list the sessions of this folder", "own"),
+    "mcp": CommandRow("add|add-json|list|get|remove|login|logout|test", "MCP servers", "none"),
     "plugin": CommandRow("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders", "none"),
     "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
 
-LATER = frozenset({"mcp", "serve", "replay"})
+LATER = frozenset({"serve", "replay"})
 """Commands of a later version: nobody means them as a prompt."""
 
 
@@ -86,12 +87,22 @@ OPTIONS = (
     ("--allow", "RULE", "exec", 'allow calls without asking: "Bash(git log:*)"'),
     ("--permission-prompts", "HOW", "exec", "when a call needs an approval: deny (skip "
      "it, go on, end with exit code 3) or fail (stop at once)"),
+    ("--mcp-config", "CONFIG", f"{_WORK} acp", "a file with MCP servers, or their JSON; can be repeated"),
+    ("--strict-mcp-config", "", f"{_WORK} acp", "use no MCP servers but those of --mcp-config"),
+    ("-t --transport", "KIND", "mcp", "add: stdio, http or sse; without it, by what is given"),
+    ("-s --scope", "SCOPE", "mcp", "add, remove: local (this folder, yours; the usual one), user, or project "
+     "(.mcp.json)"),
+    ("-e --env", "VARIABLE", "mcp", "add: KEY=VALUE for a server with a command; can be repeated"),
+    ("-H --header", "HEADER", "mcp", "add: 'NAME: VALUE' for a server with an address; can be repeated"),
     ("--ephemeral", "", "exec", "delete the session at the end"),
     ("--require-trust", "", "exec", "refuse to run in a folder you don't trust"),
     ("-h --help", "", f"open {' '.join(COMMANDS)}", "show this help; buddy COMMAND --help: its options"),
     ("-V --version", "", "open", "show the version"),
 )  # fmt: skip
 """Names, value, the commands whose help lists it, and its description. Every option is accepted anywhere."""
+_REPEATED = ("DIR", "RULE", "CONFIG", "VARIABLE", "HEADER")
+"""Values of options that can be given several times."""
+_OF_MCP = ("transport", "scope", "env", "header")
 _FIELDS = {
     "--last": "resume_last",
     "--worktree": "in_worktree",
@@ -104,6 +115,8 @@ CHOICES = {
     "output_format": ("text", "json", "stream-json", "sse"),
     "permission_prompts": ("deny", "fail"),
     "color": ("auto", "always", "never"),
+    "transport": ("stdio", "http", "sse"),
+    "scope": ("local", "user", "project"),
 }
 """The values of options that have a few, by field."""
 
@@ -158,7 +171,7 @@ def _read(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     parser.add_argument(_NAMED, dest="worktree")
     for names, value, _takers, _help in OPTIONS:
         strings = names.split()
-        action = "append" if value in ("DIR", "RULE") else "store" if value.isalpha() else "store_true"
+        action = "append" if value in _REPEATED else "store" if value.isalpha() else "store_true"
         parser.add_argument(*strings, action=action, dest=_FIELDS.get(strings[-1]))
     try:
         namespace, rest = parser.parse_known_args([_mark(word) for word in words])
@@ -233,6 +246,8 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         )
     if fields.pop("system_prompt", ""):  # the SDKs send an empty one where nothing was asked for
         raise UsageError("--system-prompt can't replace buddy's own; --append-system-prompt adds to it")
+    if command != "mcp" and (strange := [name for name in _OF_MCP if name in fields]):
+        raise UsageError(f"--{strange[0]} goes with buddy mcp add")
     if "in_worktree" in fields and (command == "resume" or fields.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; a resumed session stays where it was")
     if "carry" in fields and "in_worktree" not in fields:

@@ -78,6 +78,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.doctor import doctor
 
             return doctor(options, environment)
+        case "mcp":
+            from buddy.cli.mcp import mcp
+
+            return mcp(options, environment)
         case "plugin":
             from buddy.cli.plugins import plugin
 
@@ -126,6 +130,8 @@ def _serve_editor(options: Options, environment: Mapping[str, str]) -> int:
 def _work(options: Options, environment: Mapping[str, str]) -> int:
     if options.allow:
         _check_allowed(options.allow)
+    if options.mcp_config:
+        _check_servers(options.mcp_config)
     is_typed = sys.stdin.isatty()
     if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):
         if options.command != "exec" and not options.print and not options.words and is_typed:
@@ -166,6 +172,14 @@ def _check_allowed(entries: Sequence[str]) -> None:
     from buddy.safety.policy.rules_loading import rules_of_claude  # only needed with the option
 
     for problem in rules_of_claude({"allow": list(entries)}, "user", "--allow").errors:
+        raise UsageError(problem)
+
+
+def _check_servers(given: Sequence[str]) -> None:
+    """Raise `UsageError` for servers that can't be used before any model is asked."""
+    from buddy.extend.mcp.sources import Sources, find_servers  # only needed with the option
+
+    for problem in find_servers(Sources("", "", given=tuple(given), strict=True)).problems:
         raise UsageError(problem)
 
 

@@ -33,7 +33,11 @@ _MAY_BE_ENGLISH = frozenset(
     }
 )
 """English words like a subcommand: with more than one word after them they start a sentence."""
-_TAKES = {"permissions": frozenset({"test"}), "plugin": frozenset({"add", "list", "remove"})}
+_TAKES = {
+    "permissions": frozenset({"test"}),
+    "plugin": frozenset({"add", "list", "remove"}),
+    "mcp": frozenset({"add", "add-json", "list", "get", "remove", "login", "logout", "test"}),
+}
 """First words that a subcommand takes."""
 _UPDATE = "buddy does not update itself; update it as you installed it: pipx upgrade buddy-repl"
 _CONFIG = "your settings are a file: `buddy init` writes it, `buddy init --print` shows every setting"

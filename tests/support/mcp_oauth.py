@@ -16,7 +16,8 @@ from tests.support.stream_server import stream_server
 
 
 class LoginServer:
-    """Both servers on one port. `answers` replaces the answer to a path; `expires_in` is that of tokens."""
+    """Both servers on one port. `answers` replaces the answer to a path; `expires_in` is that of tokens;
+    `refused` is the challenge that goes with a refusal of the token; `open` are methods that need none."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -27,6 +28,8 @@ class LoginServer:
         self.tokens = 0
         self.valid = ""
         self.challenge: str | None = None
+        self.refused = ""
+        self.open: tuple[str, ...] = ()
         self._challenges: dict[str, str] = {}
 
     @property
@@ -72,6 +75,10 @@ class LoginServer:
                 return http(404)
 
     def _resource(self, request: Request) -> bytes:
+        if request.rpc in self.open:
+            return honest(request)
+        if self.valid and self.refused:
+            return http(403, www_authenticate=self.refused)
         if self.valid and request.headers.get("authorization") == f"Bearer {self.valid}":
             return honest(request)
         challenge = self.challenge or "Bearer"

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import httpx2
 import msgspec
 
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.provider import ProviderError
 from buddy.extend.mcp.channel import ChannelClosed
 from buddy.extend.mcp.http_requests import HttpRequests, TooMuchError, read_all, with_body
@@ -29,9 +30,12 @@ TOKEN_S = 30.0
 MAX_ERROR_BYTES = 1_000_000
 MAX_TOKEN_BYTES = 1_000_000
 MIN_LISTEN_INTERVAL_S = 1.0
+QUICK_LISTENS = 3
+"""So many event streams in a row may be opened as soon as the server wishes."""
 MAX_FRUITLESS_LISTENS = 10
 """Event streams that may end in a row without a message: a server must not keep the client reconnecting."""
 INTERNAL_ERROR = -32603
+_SCOPE = pattern(r'\bscope="([\x21\x23-\x5b\x5d-\x7e ]{1,2000})"')
 _SESSION_HEADER = "mcp-session-id"
 RemoteKind = Literal["http", "sse"]
 
@@ -110,7 +114,7 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             return with_body(response, b"")  # the library follows within the host, and nowhere else
         if status >= 400:
             body = await read_all(response, MAX_ERROR_BYTES)
-            self._check_access(response)
+            await self._check_access(response)
             if _SESSION_HEADER in request.headers and status == 404:
                 raise ChannelClosed("it has ended the session; a new one is begun, so call again")
             if asked is not None and _is_error(_decode(body)):
@@ -168,7 +172,8 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             return httpx2.Response(405, request=request)
         self._fruitless += 1
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._listened_at + MIN_LISTEN_INTERVAL_S - loop.time()))
+        if self._fruitless > QUICK_LISTENS:
+            await asyncio.sleep(max(0.0, self._listened_at + MIN_LISTEN_INTERVAL_S - loop.time()))
         self._listened_at = loop.time()
         try:
             response = await self._send(request)
@@ -190,7 +195,7 @@ class SessionTransport(httpx2.AsyncBaseTransport):
                 return with_body(response, b"")
             if response.status_code >= 400:
                 body = await read_all(response, MAX_ERROR_BYTES)
-                self._check_access(response)
+                await self._check_access(response)
                 raise ChannelClosed(_status_words(response, body))
         except (ProviderError, TooMuchError) as error:
             raise ChannelClosed(str(error)) from error
@@ -234,10 +239,12 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             host = request.url.host
             raise ChannelClosed(f"the login could not be renewed: {host} does not answer") from error
 
-    def _check_access(self, response: httpx2.Response) -> None:
+    async def _check_access(self, response: httpx2.Response) -> None:
         """Raise `LoginNeededError` or `ChannelClosed` for an answer that refuses the person."""
         challenge = response.headers.get("www-authenticate", "")
         if response.status_code == 403 and "insufficient_scope" in challenge:
+            if self._login is not None and (scope := _SCOPE().search(challenge)) is not None:
+                await self._login.note_wanted(scope[1])
             raise LoginNeededError(f"it wants more rights than the login has: buddy mcp login {self._name}")
         if response.status_code != 401:
             return

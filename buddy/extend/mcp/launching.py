@@ -13,6 +13,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.extend.mcp.channel import Channel, ChannelClosed
 from buddy.extend.mcp.definitions import DefinitionError, ServerDefinition
+from buddy.extend.mcp.names import server_part
 from buddy.extend.mcp.stdio import ServerProcess, StderrTail, StdioChannel
 from buddy.safety.paths import Boundary, is_beneath, make_private_folders
 from buddy.workspace.processes.child import Child
@@ -39,9 +40,9 @@ class ServerSandbox(Protocol):
 
 
 class LaunchParts(msgspec.Struct, frozen=True):
-    """The parts that starting a server needs. `trusted`: the person trusts the folder; `own_folder`: an empty
-    folder that servers start in elsewhere; `sandbox_level`: `[sandbox] level`; `tie` ends a process with
-    buddy."""
+    """The parts that starting a server needs. `trusted`: the person trusts the folder; `own_folder`: a
+    folder of buddy's own with those that servers start in elsewhere; `sandbox_level`: `[sandbox] level`;
+    `tie` ends a process with buddy."""
 
     children: ChildProcesses
     sandbox: ServerSandbox
@@ -61,7 +62,7 @@ async def running_server(
     `ChannelClosed`."""
     cwd = starting_folder(definition, parts)
     argv = (find_program(definition, parts, cwd), *definition.args)
-    confinement = await _confinement(definition, parts)
+    confinement = await _confinement(definition, parts, cwd)
     process = ServerProcess(argv, cwd, {**SERVER_VARIABLES, **definition.env}, confinement)
     channel = StdioChannel(parts.children, process, stderr, parts.tie)
     try:
@@ -70,13 +71,18 @@ async def running_server(
         await channel.aclose()
 
 
+def own_folder(definition: ServerDefinition, parts: LaunchParts) -> str:
+    """Return the folder of a server that starts outside the workspace: no other one leaves files there."""
+    return os.path.join(parts.own_folder, server_part(definition.name))
+
+
 def starting_folder(definition: ServerDefinition, parts: LaunchParts) -> str:
     """Return the folder a server starts in: the workspace where the person trusts it or approved the server.
     Elsewhere programs like npx and python would run what the workspace holds. Raises `DefinitionError`."""
     root = parts.boundary.root
-    near = root if definition.scope == "project" or parts.trusted else parts.own_folder
+    near = root if definition.scope == "project" or parts.trusted else own_folder(definition, parts)
     if not definition.cwd:
-        if near == parts.own_folder:
+        if near != root:
             with contextlib.suppress(OSError):
                 make_private_folders(near)
         return near
@@ -108,7 +114,7 @@ def find_program(definition: ServerDefinition, parts: LaunchParts, cwd: str) -> 
     return path
 
 
-async def _confinement(definition: ServerDefinition, parts: LaunchParts) -> Confinement | None:
+async def _confinement(definition: ServerDefinition, parts: LaunchParts, cwd: str) -> Confinement | None:
     """Return the server's sandbox: the workspace and its own caches can be written, any host can be reached
     through the proxy. Raises `DefinitionError` where a sandbox is demanded and missing."""
     if not definition.sandbox or parts.sandbox_level == "off":
@@ -126,7 +132,9 @@ async def _confinement(definition: ServerDefinition, parts: LaunchParts) -> Conf
     home = parts.boundary.home
     caches = [os.path.join(home, folder) for folder in CACHE_FOLDERS]
     written = [os.path.join(home, path[2:]) if path.startswith("~/") else path for path in definition.write]
-    places = [path for path in (*caches, *written) if os.path.isdir(path)]
+    # Buddy's own folders are hidden in the sandbox; the one it starts in has to be there.
+    own = [cwd] if cwd == own_folder(definition, parts) else []
+    places = [path for path in (*caches, *written, *own) if os.path.isdir(path)]
     return Confinement(
         "workspace",
         parts.boundary,

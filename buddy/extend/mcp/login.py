@@ -105,13 +105,22 @@ class _NewLogin:
 
 
 class _Flow(OAuthClientProvider):
-    """The library's flow, with the scopes a definition names."""
+    """The library's flow, with scopes and the secret of a client that are known beforehand."""
 
     scopes: tuple[str, ...] = ()
+    has_secret = False
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+        context = self.context
         if self.scopes:
-            self.context.client_metadata.scope = " ".join(self.scopes)
+            context.client_metadata.scope = " ".join(self.scopes)
+        if self.has_secret and context.client_info is not None:
+            known = context.oauth_metadata
+            methods = (known.token_endpoint_auth_methods_supported if known is not None else None) or ()
+            is_post = "client_secret_post" in methods and "client_secret_basic" not in methods
+            context.client_info.token_endpoint_auth_method = (
+                "client_secret_post" if is_post else "client_secret_basic"
+            )
         return await super()._perform_authorization_code_grant()
 
 
@@ -120,14 +129,16 @@ async def log_in(
     environment: Mapping[str, str],
     show: Callable[[LoginPage], Awaitable[None]],
     now: Callable[[], float],
+    *,
+    scopes: tuple[str, ...] = (),
 ) -> Login:
     """Log in to the server of an expanded definition and return the login, which is not yet saved. `show`
-    shows the page to the person and may refuse by raising `LoginFailedError`; `now`: seconds since 1970.
-    Raises `LoginFailedError`."""
+    shows the page to the person and may refuse by raising `LoginFailedError`; `now`: seconds since 1970;
+    `scopes` are rights to ask for besides. Raises `LoginFailedError`."""
     check_address(definition.url, urlsplit(definition.url).hostname or "")
     try:
         async with listening(definition.oauth.port) as loopback:
-            return await _log_in(definition, environment, show, now, loopback)
+            return await _log_in(definition, environment, show, now, scopes, loopback)
     except OSError as error:
         port = definition.oauth.port
         raise LoginFailedError(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}") from error
@@ -138,6 +149,7 @@ async def _log_in(
     environment: Mapping[str, str],
     show: Callable[[LoginPage], Awaitable[None]],
     now: Callable[[], float],
+    scopes: tuple[str, ...],
     loopback: Loopback,
 ) -> Login:
     async def send_to(url: str) -> None:
@@ -163,7 +175,8 @@ async def _log_in(
         scope=" ".join(definition.oauth.scopes) or None,
     )
     flow = _Flow(definition.url, metadata, storage, send_to, come_back)
-    flow.scopes = definition.oauth.scopes
+    flow.scopes = tuple(dict.fromkeys((*definition.oauth.scopes, *scopes)))
+    flow.has_secret = bool(definition.oauth.client_secret)
     response = await _ask(definition, flow, HttpRequests(environment))
     if storage.tokens is None or storage.client is None:
         if response.status_code < 400:
@@ -205,7 +218,14 @@ async def _ask(definition: ServerDefinition, flow: _Flow, requests: HttpRequests
     method, content = ("GET", None) if definition.kind == "sse" else ("POST", hello)
     try:
         async with httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
-            return await client.request(method, definition.url, headers=headers, json=content, auth=flow)
+            response = await client.request(method, definition.url, headers=headers, json=content, auth=flow)
+            if response.status_code >= 300 or method == "GET" or flow.context.current_tokens is not None:
+                return response
+            # Some let everybody in and ask for the login at the first request that shows something.
+            if session := response.headers.get("mcp-session-id"):
+                headers["mcp-session-id"] = session
+            listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            return await client.post(definition.url, headers=headers, json=listing, auth=flow)
     except LoginFailedError:
         raise
     except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
@@ -229,7 +249,7 @@ def _registered(client: OAuthClient) -> OAuthClientInformationFull | None:
     return OAuthClientInformationFull(
         client_id=client.client_id,
         client_secret=client.client_secret or None,
-        token_endpoint_auth_method="client_secret_post" if client.client_secret else "none",
+        token_endpoint_auth_method=None if client.client_secret else "none",
     )
 
 

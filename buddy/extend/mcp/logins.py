@@ -26,7 +26,7 @@ class LoginsError(Exception):
 
 class Login(msgspec.Struct, frozen=True):
     """A login: the answers of the authorization server, as it gave them. `expires_at` is in seconds since
-    1970, 0 where that is not known."""
+    1970, 0 where that is not known; `wanted_scope` are rights the server wanted beyond those."""
 
     url: str
     tokens: dict[str, Any]
@@ -34,6 +34,13 @@ class Login(msgspec.Struct, frozen=True):
     server: dict[str, Any] | None = None
     resource: dict[str, Any] | None = None
     expires_at: float = 0
+    wanted_scope: str = ""
+
+    def scopes(self) -> tuple[str, ...]:
+        """Return the rights it has and those it should have."""
+        granted = self.tokens.get("scope")
+        words = f"{granted if isinstance(granted, str) else ''} {self.wanted_scope}".split()
+        return tuple(dict.fromkeys(words))
 
     def __repr__(self) -> str:
         return f"Login({self.url})"

@@ -20,6 +20,9 @@ from buddy.safety.sanitise import visible
 
 PROJECT_FILE = ".mcp.json"
 USER_FILE = "mcp.json"
+SERVERS_KEYS = ("mcpServers", "servers", "mcp_servers")
+PROJECTS_KEY = "projects"
+"""Key of the person's file for servers that count in one folder only, by the folder's real path."""
 MAX_FILE_BYTES = 1_000_000
 
 
@@ -66,6 +69,7 @@ def find_servers(sources: Sources) -> FoundServers:
         take(_read(text, problems, required=True), "arguments", source)
     if not sources.strict:
         user = os.path.join(sources.config_folder, USER_FILE)
+        take(_servers_of_folder(user, sources.root), "user", f"{user} (this folder)")
         take(_read(user, problems, required=False), "user", user)
         take(dict(sources.settings), "user", "[mcp_servers] of buddy.toml")
         project = os.path.join(sources.root, PROJECT_FILE)
@@ -97,6 +101,18 @@ def _read(given: str, problems: list[str], *, required: bool) -> object:
     return servers_of(data.decode("utf-8-sig", "replace"), given, problems)
 
 
+def _servers_of_folder(path: str, root: str) -> object:
+    """Return the servers in the person's file that count in this folder only. What is wrong with the file is
+    told once, where it is read for all folders."""
+    try:
+        whole: object = json.loads(read_regular(path, MAX_FILE_BYTES).decode("utf-8-sig", "replace"))
+    except (OSError, ToolError, ValueError, RecursionError):
+        return {}
+    for key in (PROJECTS_KEY, root):
+        whole = cast("dict[str, Any]", whole).get(key) if isinstance(whole, dict) else None
+    return servers_of(json.dumps(whole), path, []) if isinstance(whole, dict) else {}
+
+
 def servers_of(text: str, source: str, problems: list[str]) -> object:
     """Return the table of servers in the text of a file."""
     try:
@@ -109,9 +125,9 @@ def servers_of(text: str, source: str, problems: list[str]) -> object:
         problems.append(f'{visible(source)}: expected {{"mcpServers": {{…}}}}, found {type(table).__name__}')
         return {}
     given = cast("dict[str, Any]", table)
-    for name in ("mcpServers", "servers", "mcp_servers"):
+    for name in SERVERS_KEYS:
         if name in given:
             return given[name]
-    if given and all(isinstance(one, dict) for one in given.values()):
+    if given and PROJECTS_KEY not in given and all(isinstance(one, dict) for one in given.values()):
         problems.append(f'{visible(source)}: expected {{"mcpServers": {{…}}}}; no server of it is used')
     return {}

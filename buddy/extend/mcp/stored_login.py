@@ -4,6 +4,7 @@ here; that takes `buddy mcp login`. Imported with the protocol library."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 import httpx2
@@ -73,6 +74,8 @@ class StoredLogin(OAuthClientProvider):
 
     def __init__(self, logins: Logins, name: str, login: Login, now: Callable[[], float]) -> None:
         self._saved = SavedTokens(logins, name, login, now)
+        self._logins = logins
+        self._name = name
         self._now = now
         super().__init__(login.url, OAuthClientMetadata(redirect_uris=None), self._saved)
 
@@ -111,6 +114,12 @@ class StoredLogin(OAuthClientProvider):
                 return
         self._add_auth_header(request)
         yield request
+
+    async def note_wanted(self, scope: str) -> None:
+        """Remember rights that the server wants, for the next login."""
+        self._saved.login = msgspec.structs.replace(self._saved.login, wanted_scope=scope)
+        with contextlib.suppress(LoginsError):
+            await asyncio.to_thread(self._logins.save, self._name, self._saved.login)
 
     def _access_token(self) -> str:
         tokens = self.context.current_tokens

@@ -244,6 +244,48 @@ async def test_a_client_registered_beforehand_registers_nothing() -> None:
         assert exchanged["client_id"] == ["mine"]
 
 
+@pytest.mark.parametrize(
+    ("methods", "is_basic"),
+    [([], True), (["client_secret_post"], False), (["none", "client_secret_basic"], True)],
+)
+async def test_a_secret_goes_the_way_its_server_takes_it(methods: list[str], is_basic: bool) -> None:
+    async with login_server() as server:
+        server.metadata = {"token_endpoint_auth_methods_supported": methods} if methods else {}
+        await login_at(server, Person(server), oauth={"clientId": "mine", "clientSecret": "hidden"})
+        request = server.said("/token")[0]
+        assert ("authorization" in request.headers) is is_basic
+        assert (b"hidden" in request.body) is not is_basic
+
+
+async def test_a_server_that_asks_for_its_login_late_is_logged_in_to() -> None:
+    async with login_server() as server:
+        server.open = ("initialize",)
+        login = await login_at(server, Person(server))
+        assert login.tokens["access_token"] == "token-1"
+
+
+async def test_rights_a_server_wants_are_asked_for_at_the_next_login(tmp_path: Path) -> None:
+    async with login_server() as server:
+        logins = Logins(str(tmp_path))
+        logins.save(
+            "plain", await login_at(server, Person(server), oauth={"clientId": "a", "scopes": "read"})
+        )
+        server.refused = 'Bearer error="insufficient_scope", scope="write admin"'
+        async with connecting(tmp_path, server.server) as client:
+            client.server.begin()
+            await client.until("login")
+            assert "more rights" in client.server.reason
+        before = logins.find("plain", server.server)
+        assert before is not None
+        assert before.scopes() == ("read", "write", "admin")
+        server.refused = ""
+        person = Person(server)
+        definition = read_server("plain", {"url": server.server}, "user", "test")
+        await log_in(definition, {}, person.show, time.time, scopes=before.scopes())
+        assert person.page is not None
+        assert parse_qs(urlsplit(person.page.url).query)["scope"] == ["read write admin"]
+
+
 async def test_a_token_goes_to_the_address_it_was_made_for_only(tmp_path: Path) -> None:
     async with login_server() as server, login_server() as other:
         Logins(str(tmp_path)).save("plain", await login_at(server, Person(server)))

@@ -25,7 +25,6 @@ from buddy.repl.commands.registry import builtin_commands
         ("config set", "`buddy init` writes it"),
         ("update", "pipx upgrade buddy-repl"),
         ("version", "`buddy --version`"),
-        ("mcp", "is not part of this version"),
         ("doctor please", "buddy doctor takes no words"),
         ("permission test git push", "did you mean `buddy permissions test git push`?"),
         ("permisions test git push origin main now", "did you mean `buddy permissions test git"),
