@@ -134,7 +134,6 @@ async def running(app: Any) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(app, log_level=logging.CRITICAL, lifespan="on", timeout_graceful_shutdown=0)
         server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(server.serve([listening]))
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -89,11 +89,14 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "channel":
             return "provided by the program"
         if self.kind != "stdio":
-            return visible(f"{self.kind} {_without_password(self.url)}")
+            return visible("; ".join((f"{self.kind} {_shown_url(self.url)}", *self._header_notes())))
         words = " ".join((self.command, *self.args))
         notes = [f"environment {', '.join(sorted(self.env))}"] if self.env else []
         notes += ["outside the sandbox"] if not self.sandbox else []
         return visible("; ".join((words, *notes)))
+
+    def _header_notes(self) -> list[str]:
+        return [f"headers {', '.join(sorted(self.headers))}"] if self.headers else []
 
     def variables(self) -> tuple[str, ...]:
         """Return the names of environment variables that the definition reads."""
@@ -262,8 +265,14 @@ def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     return {key: str(text) for key, text in table.items()}
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//…@", url)
+def _shown_url(url: str) -> str:
+    """Return an address without its password, and with a host that looks like no other."""
+    shown = re.sub(r"//[^/@]*@", "//…@", url)
+    try:
+        host = urlsplit(_VARIABLE().sub("x", url)).hostname or ""
+        return shown if host.isascii() else f"{shown} ({host.encode('idna').decode('ascii')})"
+    except (ValueError, UnicodeError):
+        return shown
 
 
 def definition_digest(definition: ServerDefinition, root: str) -> str:

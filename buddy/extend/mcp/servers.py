@@ -215,7 +215,12 @@ class McpServers:
         match server.state:
             case "ready":
                 self._offer(server)
-            case "failed" | "login":
+            case "login":
+                self._withdraw(server.name)
+                self._announce(
+                    server.name, f"{visible(server.name)} needs a login ({one_line(server.reason, 200)})"
+                )
+            case "failed":
                 self._withdraw(server.name)
                 self._announce(server.name, f"{visible(server.name)} failed ({one_line(server.reason, 200)})")
             case "lost":

@@ -1,5 +1,6 @@
 """`buddy mcp` and `--mcp-config` through the whole program, with servers reached over HTTP."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.mcp_oauth import login_server
-from tests.support.mcp_remote import everything, http, plain_server, running
+from tests.support.mcp_remote import Request, everything, http, plain_server, running
 from tests.support.program import YOLO, Program
 
 
@@ -78,8 +79,8 @@ async def test_a_server_that_wants_a_login_says_so_and_opens_nothing(tmp_path: P
 
 @pytest.mark.slow
 async def test_no_address_of_a_project_is_asked_before_it_is_approved(tmp_path: Path) -> None:
-    async def answer(_request: object, writer: object) -> None:
-        writer.write(http(200))  # type: ignore[attr-defined]
+    async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(http(200))
 
     async with plain_server(answer) as (url, requests), FakeLLM([reply("hi")]) as model:
         program = Program(tmp_path, model.url, environment={"GITHUB_TOKEN": "ghp_secret"})
