@@ -379,10 +379,10 @@ async def test_REL_047_a_child_has_no_controlling_terminal_even_when_buddy_has_o
     script = textwrap.dedent("""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_tools import project
+        from tests.support.command_tools import tool_project
 
         async def main():
-            async with project(Path(sys.argv[1])) as machine:
+            async with tool_project(Path(sys.argv[1])) as machine:
                 done = await here.run("(exec </dev/tty) 2>&1; tty; ps -o tty= -p $$")
                 print(repr(done.text))
 
@@ -402,10 +402,10 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_tools import project, sleepers, until
+        from tests.support.command_tools import tool_project, sleepers, until
 
         async def main():
-            async with project(Path(sys.argv[1])) as machine:
+            async with tool_project(Path(sys.argv[1])) as machine:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
                 await until(lambda: len(sleepers("{mark}")) == 10)
@@ -443,10 +443,10 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
     script = textwrap.dedent(f"""
         import asyncio, signal, sys
         from pathlib import Path
-        from tests.support.command_tools import project
+        from tests.support.command_tools import tool_project
 
         async def main():
-            async with project(Path(sys.argv[1])) as machine:
+            async with tool_project(Path(sys.argv[1])) as machine:
                 here.children.start(here.request("trap '' TERM; setsid sleep {mark} & sleep {mark}; true"))
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 await asyncio.sleep(60)
@@ -513,10 +513,10 @@ while True:
 STARVED = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.support.command_tools import project
+from tests.support.command_tools import tool_project
 
 async def main():
-    async with project(Path(sys.argv[1])) as machine:
+    async with tool_project(Path(sys.argv[1])) as machine:
         full = asyncio.Event()
         child = here.children.start(here.request(f"exec {sys.executable} greedy.py"))
         child.listeners.append(lambda data: full.set())
