@@ -17,15 +17,13 @@ from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError, Settings
 from buddy.safety.paths import Boundary, locate, make_private_folders, replace_file
-from buddy.safety.policy.decide import MODES, Mode, mode_by_name
+from buddy.safety.policy.decide import MODES, Grant, Mode, mode_by_name
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
-from buddy.safety.policy.grants import Grant
 from buddy.safety.policy.rules import Rule, RuleSet
 from buddy.safety.policy.rules_loading import as_table, rules_of_claude, rules_of_tables, unreadable
 from buddy.safety.policy.session import Policy
 from buddy.safety.sanitise import visible
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.result import Analysis
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT, Analysis
 from buddy.safety.shell.scripts import script_digests
 from buddy.safety.url_guard import Refused, judge_url, suspicious_url
 from buddy.sessions.session import OpenSession

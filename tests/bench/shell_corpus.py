@@ -25,9 +25,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.programs.names import read_entries
 from buddy.safety.shell.programs.options import known_options, table
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT
 from tests.support.shell_project import ShellProject, lines_of, shell_project
 from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 

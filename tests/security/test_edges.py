@@ -14,9 +14,8 @@ import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import MAX_LINKS, Boundary, locate, open_beneath, replace_beneath
-from buddy.safety.policy.decide import Mode, Verdict, judge
+from buddy.safety.policy.decide import ASK, Mode, Verdict, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import Rule, RuleSet, rules_to_save
 from buddy.safety.sanitise import Sanitiser, clean, visible
 from buddy.safety.url_guard import JudgedAddress, Refused, judge_url, resolve_and_judge, suspicious_url

@@ -11,9 +11,8 @@ from buddy.agent.display import Plain
 from buddy.agent.tool import Tool, ToolError
 from buddy.app.policy import Judge
 from buddy.safety.paths import Boundary
-from buddy.safety.policy.decide import MODES, Mode, Verdict, judge
+from buddy.safety.policy.decide import ASK, MODES, Approvals, Mode, Verdict, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK, Approvals
 from buddy.safety.policy.rules import RuleSet
 from buddy.tools.git import git_diff, git_show
 from buddy.tools.git_write import git_add, git_checkout, git_commit, git_stash

@@ -12,9 +12,8 @@ import pytest
 
 from buddy.safety.paths import locate
 from buddy.safety.policy.approval_text import coverage
-from buddy.safety.policy.decide import MODES, Mode, Verdict, judge
+from buddy.safety.policy.decide import ASK, MODES, Grant, Mode, Verdict, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK, Grant
 from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
 from buddy.safety.policy.rules_loading import as_table, rules_of_tables
 from tests.support.shell_project import ShellProject, shell_facts, shell_project

@@ -11,13 +11,12 @@ import pytest
 
 from buddy.safety.git_programs import starts_program
 from buddy.safety.git_repository import find_git_folders, is_git_folder, repository_around
-from buddy.safety.policy.decide import judge
+from buddy.safety.policy.decide import ASK, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import RuleSet
 from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.context import CommandPlace
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT
 from tests.support.shell_project import ShellProject, shell_project
 
 

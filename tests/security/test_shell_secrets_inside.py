@@ -14,7 +14,7 @@ from buddy.safety.protected import (
     is_plain_name,
     secret_reason,
 )
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT
 from tests.support.shell_project import lines_of, shell_project
 
 

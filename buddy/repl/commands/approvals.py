@@ -12,8 +12,7 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
-from buddy.safety.policy.decide import MODE_WORDS, MODES, mode_by_name
-from buddy.safety.policy.grants import Approvals, Grant
+from buddy.safety.policy.decide import MODE_WORDS, MODES, Approvals, Grant, mode_by_name
 from buddy.safety.policy.rules import Rule
 from buddy.safety.policy.session import LogEntry, Policy
 from buddy.safety.policy.try_command import judge_command

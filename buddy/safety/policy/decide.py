@@ -1,4 +1,5 @@
-"""The decision about a call: facts in, a verdict with its reason out, by the table of modes. Pure."""
+"""The decision about a call: facts in, a verdict with its reason out, by the table of modes and the user's
+standing answers. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import msgspec
 from buddy.agent.formatting import format_count
 from buddy.safety.paths import Located
 from buddy.safety.policy.facts import Facts, HookOpinion
-from buddy.safety.policy.grants import ApprovalKind, Approvals, Grant, living
 from buddy.safety.policy.rules import (
     Rule,
     RuleSet,
@@ -22,6 +22,40 @@ from buddy.safety.policy.rules import (
 )
 from buddy.safety.protected import pipeline_reason
 from buddy.safety.shell.result import Analysis
+
+ApprovalKind = Literal["ask", "all", "none"]
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A remembered answer: a rule for this session, until a time (None: as long as the session lives)."""
+
+    rule: Rule
+    until: float | None
+
+    def holds(self, now: float) -> bool:
+        """Tell whether the grant has not expired."""
+        return self.until is None or now < self.until
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    """The session's standing answer to approval requests: `ask` the user, yes to `all` of them, or to `none`,
+    until a time (None: until changed)."""
+
+    kind: ApprovalKind = "ask"
+    until: float | None = None
+
+    def now(self, now: float) -> ApprovalKind:
+        """Return the kind in force at this time."""
+        return self.kind if self.until is None or now < self.until else "ask"
+
+
+ASK = Approvals()
+
+
+def living(grants: tuple[Grant, ...], now: float) -> tuple[Rule, ...]:
+    """Return the rules of the grants that still hold."""
+    return tuple(grant.rule for grant in grants if grant.holds(now))
+
 
 Mode = Literal["plan", "ask", "edit", "auto", "yolo"]
 Decision = Literal["allow", "ask", "deny"]

@@ -10,8 +10,17 @@ import msgspec
 
 from buddy.agent.display import Display
 from buddy.agent.messages import Call
-from buddy.safety.policy.decide import Facts, Mode, Verdict, judge, stricter_mode
-from buddy.safety.policy.grants import ASK, ApprovalKind, Approvals, Grant
+from buddy.safety.policy.decide import (
+    ASK,
+    ApprovalKind,
+    Approvals,
+    Facts,
+    Grant,
+    Mode,
+    Verdict,
+    judge,
+    stricter_mode,
+)
 from buddy.safety.policy.rules import Rule, RuleSet
 
 LOG_LENGTH = 500

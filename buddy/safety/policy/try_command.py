@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy.decide import Decision, Mode, Verdict, judge
+from buddy.safety.policy.decide import ASK, Approvals, Decision, Grant, Mode, Verdict, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK, Approvals, Grant
 from buddy.safety.policy.rules import RuleSet
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.context import TRUSTED_PATH, CommandPlace

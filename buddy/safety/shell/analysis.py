@@ -27,8 +27,7 @@ from buddy.safety.shell.destructive import (
 )
 from buddy.safety.shell.expansion import expand, expand_one
 from buddy.safety.shell.fallback_scan import inner_commands, scavenge, targets_in_text, targets_inside
-from buddy.safety.shell.lexer import NOT_FOLLOWED, read_line
-from buddy.safety.shell.lookalikes import lookalike
+from buddy.safety.shell.lexer import NOT_FOLLOWED, lookalike, read_line
 from buddy.safety.shell.programs.names import uses_network
 from buddy.safety.shell.programs.registry import Programs
 from buddy.safety.shell.programs.wrappers import check_assignment

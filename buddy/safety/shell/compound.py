@@ -11,9 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.lexer import Lexer
-from buddy.safety.shell.result import Piece, Simple, UnclearError, Word, word_of
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT, Piece, Simple, UnclearError, Word, word_of
 
 MAX_DEPTH = 4
 CompoundKind = Literal["subshell", "group", "for", "if", "while"]

@@ -1,12 +1,14 @@
 """A strict tokeniser for the part of bash that can be judged. Everything else raises `UnclearError`.
 
 It must never read a command differently from bash; a refusal costs only a question. `tree_sitter` is the
-second parser, and `fuzz` in tests/bench compares both with a real bash.
+second parser, and `fuzz` in tests/bench compares both with a real bash. Letters that only look like Latin
+ones are named here too.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Never
 
 from buddy.agent.lazy_regex import pattern
@@ -348,3 +350,30 @@ class Lexer:
 def read_line(text: str) -> CommandLine:
     """Return the commands of a line. Raises `UnclearError`."""
     return Lexer(text).line()
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_OPERATORS = re.compile(r"[\s;&|()<>\"'`=/]+")
+_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL")
+
+
+def lookalike(command: str) -> str:
+    """Return the first letter of a foreign alphabet beside Latin ones in a word, or in the name of a program,
+    for people; "" when there is none."""
+    if command.isascii():
+        return ""
+    for word in _WORD.findall(command):
+        if not word.isascii() and any(char.isascii() for char in word):
+            found = next((char for char in word if _name(char).startswith(_ALIKE)), "")
+            if found:
+                return f"the word {word[:40]} holds U+{ord(found):04X}, {_name(found).lower()}"
+    for part in re.split(r"[;&|(\n]+", command):
+        first = next(filter(None, _OPERATORS.split(part)), "")
+        found = next((char for char in first if _name(char).startswith(_ALIKE)), "")
+        if found:
+            return f"the name {first[:40]} holds U+{ord(found):04X}, {_name(found).lower()}"
+    return ""
+
+
+def _name(char: str) -> str:
+    return unicodedata.name(char, "")

@@ -8,7 +8,7 @@ from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.intents import Cancel, DropNote, NextMode, RecallQueued, Rewind, TaskPanel, ToBackground
 from buddy.repl.view.live import phase_text
 from buddy.repl.view.state import Retrying
-from buddy.safety.policy.grants import Approvals
+from buddy.safety.policy.decide import Approvals
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, failure, reply
 from tests.support.repl import open_repl

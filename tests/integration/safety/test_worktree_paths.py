@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy.decide import Mode, judge
+from buddy.safety.policy.decide import ASK, Mode, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import Rule, RuleSet, rules_to_save
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.context import CommandPlace

@@ -1,13 +1,15 @@
-"""The registry of programs that are known to only read, each with its judge; lookup of program names."""
+"""The registry of programs that are known to only read, each with its judge; lookup of program names, and of
+the versions that shims of version managers start."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Callable
 
-from buddy.safety.git_repository import read_if_regular
+from buddy.safety.git_repository import read_if_regular, read_regular
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.context import JudgedCommand, RefusedError, files_above
 from buddy.safety.shell.programs.files import ARCHIVES, FILES
@@ -17,7 +19,6 @@ from buddy.safety.shell.programs.names import ONLY_PRINT, read_entries, word_lis
 from buddy.safety.shell.programs.options import table
 from buddy.safety.shell.programs.packages import PACKAGES
 from buddy.safety.shell.programs.search import SEARCH
-from buddy.safety.shell.programs.shims import manager_of, program_path, version_file
 from buddy.safety.shell.programs.system import PRINTS, SYSTEM
 from buddy.safety.shell.programs.text import AWK, TEXT, jq, sed
 from buddy.safety.shell.programs.wrappers import (
@@ -31,6 +32,70 @@ from buddy.safety.shell.programs.wrappers import (
 )
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.shell.secret_search import check_everything, check_secrets
+
+_MANAGERS = word_list("version managers")
+_FOLDERS = words("shims .asdf .volta .proto corepack .aquaproj-aqua .juliaup .elan")
+_IN_SCRIPT = re.compile(
+    rb"(?<![\w-])(?:asdf|mise|rtx|volta|rustup|pyenv|rbenv|nodenv|goenv|jenv|phpenv|plenv|swiftly|corepack|proto"
+    rb"|aqua|vfox|hermit|devbox|direnv|nvm|fnm|pkgx|tfenv|tool-versions|[a-z]+env-exec)(?![\w-])"
+)
+_RUSTUP_TOOLS = word_list("rustup")
+_VERSION_FILES = word_list("version files")
+MAX_SCRIPT_BYTES = 65_536
+_MAX_STEPS = 3
+
+
+def program_path(name: str, search_path: str, cwd: str) -> str:
+    """Return the file a PATH finds for a name, "" for none."""
+    for folder in search_path.split(":"):
+        path = os.path.join(cwd, folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return ""
+
+
+def manager_of(name: str, path: str, search_path: str, cwd: str, steps: int = 0) -> str:
+    """Return the version manager that a program on the PATH may be a shim of, "" when it looks like the
+    program itself."""
+    real = os.path.realpath(path)
+    base = os.path.basename(real)
+    if base in _MANAGERS and base != name:
+        return base
+    parts = {*path.split("/")[:-1], *real.split("/")[:-1]}
+    if parts & _FOLDERS:
+        return min(parts & _FOLDERS)
+    if name in _RUSTUP_TOOLS and os.path.lexists(os.path.join(os.path.dirname(path), "rustup")):
+        return "rustup"  # by default they are hard links to it, or copies
+    text = read_regular(real, MAX_SCRIPT_BYTES)
+    if not text.startswith(b"#!"):
+        return ""
+    found = _IN_SCRIPT.search(text)
+    if found is not None:
+        return found.group().decode()
+    return _of_interpreter(text, search_path, cwd, steps)
+
+
+def _of_interpreter(text: bytes, search_path: str, cwd: str, steps: int) -> str:
+    """Return the manager that may choose the interpreter of a script."""
+    line = os.fsdecode(text[2:].split(b"\n", 1)[0])
+    try:
+        argv = shlex.split(line)
+    except ValueError:
+        argv = []
+    if not argv or steps >= _MAX_STEPS:
+        return "an interpreter that is not known"
+    if os.path.basename(argv[0]) != "env":
+        return manager_of(os.path.basename(argv[0]), argv[0], search_path, cwd, steps + 1)
+    if len(argv) != 2 or argv[1].startswith("-"):
+        return line.strip()
+    path = program_path(argv[1], search_path, cwd)
+    return manager_of(argv[1], path, search_path, cwd, steps + 1) if path else ""
+
+
+def version_file(judged: JudgedCommand) -> str:
+    """Return a file above the working directory that may name a version for a manager, "" for none."""
+    return next((path for name in sorted(_VERSION_FILES) for path in files_above(judged, name)), "")
+
 
 _TOOLS = word_list("version")
 _TELL_HELP = _TOOLS - word_list("help")

@@ -12,9 +12,18 @@ from buddy.agent.display import Plain
 from buddy.agent.messages import Call
 from buddy.agent.tool import Access, ToolContext, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
-from buddy.safety.policy.decide import MODES, Mode, Verdict, judge, mode_by_name, strictest
+from buddy.safety.policy.decide import (
+    ASK,
+    MODES,
+    Approvals,
+    Grant,
+    Mode,
+    Verdict,
+    judge,
+    mode_by_name,
+    strictest,
+)
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
-from buddy.safety.policy.grants import ASK, Approvals, Grant
 from buddy.safety.policy.rules import Rule, RuleSet
 from buddy.safety.policy.session import LOG_LENGTH, Policy, digest, is_answer_to
 from buddy.safety.policy.try_command import judge_command

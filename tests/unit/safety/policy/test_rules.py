@@ -10,9 +10,8 @@ import pytest
 import tomli_w
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy.decide import judge
+from buddy.safety.policy.decide import ASK, judge
 from buddy.safety.policy.facts import Facts
-from buddy.safety.policy.grants import ASK
 from buddy.safety.policy.rules import Rule, RuleSet, matches_argv, matches_host, matches_path, rules_to_save
 from buddy.safety.policy.rules_loading import as_table, rules_of_claude, rules_of_tables, unreadable
 from tests.support.shell_project import ShellProject, shell_facts, shell_project

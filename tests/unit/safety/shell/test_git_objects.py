@@ -10,7 +10,7 @@ import pytest
 
 from buddy.safety.git_repository import tracked_by_name
 from buddy.safety.shell.git_objects import Objects, revisions
-from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
+from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT
 from tests.support.shell_project import ShellProject, shell_project
 
 
