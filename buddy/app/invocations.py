@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 
 import msgspec
 
@@ -123,19 +124,22 @@ def _model(session: Session, definition: ExtensionFile) -> str:
     return definition.model if definition.model in session.settings.models else ""
 
 
-async def expand_line(session: Session, task_id: int, line: str) -> ExpandedPrompt:
+async def expand_line(session: Session, task_id: int, line: str, *, typed: bool) -> ExpandedPrompt:
     """Expand a prompt that may call a skill or command file by a slash: what a program sends, which has no
-    commands of its own. Raises `TaskError` where the file can't be used."""
+    commands of its own. `typed`: a person chose the files it mentions; otherwise others may have written
+    parts of it, and secret files and files outside are asked about. Raises `TaskError` where the file can't
+    be used."""
+    expand_text = session.expand if typed else partial(_attach, session)
     name, words = split_line(line)
     if not line.startswith("/") or not name:
-        return await session.expand(task_id, line)
+        return await expand_text(task_id, line)
     await session.extensions.refresh()
     catalogue = session.extensions.catalogue
     definition = catalogue.invocable(name)
     if definition is None:
         if why := catalogue.why_not(name):
             raise TaskError(f"/{name} can't be used: {why}")
-        return await session.expand(task_id, line)
+        return await expand_text(task_id, line)
     board = session.board
     try:
         ready = await invoke(session, task_id, definition, words)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.events import Notice
 from buddy.agent.host import Limits, ReplyQuota
-from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
+from buddy.agent.tool import ToolContext, ToolError, ToolRegistry, ToolResult
 from buddy.app.extensions import Extensions
 from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
@@ -36,7 +36,7 @@ from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.system_prompt import system_prompt, template_text
 from buddy.safety.crash_report import guard_process
-from buddy.safety.paths import Boundary, is_beneath
+from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
 from buddy.sessions.daily_spending import DaySpending
@@ -153,15 +153,22 @@ class Session:
         save_model(self.launch, self.loaded, name)
 
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
-        """Expand a prompt for a task: files it mentions are read with the task's services."""
+        """Expand a prompt for a task: files it mentions are read with the task's services. The person typed
+        their names, so nothing is asked, but a link of the project may not choose another file."""
         task = self.board.task(task_id)
+        boundary = task.workspace.boundary
         await self.extensions.refresh()
-        context = ToolContext(task_id, "", lambda _text: None, task.cancelled, task.services.services)
+        call_id = self.board.parts.clock.new_id()
+        context = ToolContext(task_id, call_id, lambda _text: None, task.cancelled, task.services.services)
 
         async def read(path: str) -> ToolResult:
+            located = await asyncio.to_thread(locate, boundary, path)
+            if await asyncio.to_thread(hides_its_target, boundary, located):
+                raise ToolError(f"it is a link ({located.shown}); name that file itself if you mean it")
+            context.service(Approved).remember(call_id, path, located.real)
             return await read_file.run(context, read_file.arguments(path=path))
 
-        return await expand(text, task.workspace.boundary.cwd, read)
+        return await expand(text, boundary.cwd, read)
 
 
 @asynccontextmanager

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from buddy.agent.messages import Usage, UserPart
+import msgspec
+
+from buddy.agent.messages import Text, Usage, UserPart
 from buddy.app.invocations import expand_line
 from buddy.app.launch import (
     LaunchContext,
@@ -57,6 +59,13 @@ NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 
+class HeadlessPrompt(msgspec.Struct, frozen=True):
+    """The prompt of a run: the words of the command line, and what came on stdin."""
+
+    words: str = ""
+    piped: str = ""
+
+
 class _OutputError(Exception):
     """Stdout can't be written; stderr may still be read."""
 
@@ -66,7 +75,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     options = take_reference(options)
     try:
         is_stream = options.input_format == "stream-json"
-        prompt = "" if is_stream else _prompt(options)
+        prompt = HeadlessPrompt() if is_stream else _prompt(options)
         _check(options)
         launch = find_launch(options, environment)
         check_yolo(options, environment)
@@ -114,7 +123,7 @@ def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings
 
 
 async def _run(
-    options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: str, root: str
+    options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: HeadlessPrompt, root: str
 ) -> int:
     program: ProgramInput | None = None
     side: ProgramSide | None = None
@@ -152,7 +161,7 @@ async def _run(
             await _settle_servers(session)
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
-        expanded = await expand_line(session, task_id, prompt) if prompt else NOTHING
+        expanded = await _expand(session, task_id, prompt)
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(session.board.task(task_id).model)
@@ -170,7 +179,7 @@ async def _run(
         if program is not None:
             code = await _run_stream(options, session, program, task_id, models)
         else:
-            if not prompt:
+            if not expanded.parts:
                 _announce_continuation(session.board.task(task_id))
             with _output(options.output) as out:
                 code = await run_exec(session.board, task_id, run, _format(options, out))
@@ -207,7 +216,7 @@ async def _run_stream(
     from buddy.headless.stream import StreamRun, StreamSession  # only for such a run
 
     async def expand(text: str) -> tuple[UserPart, ...]:
-        expanded = await expand_line(session, task_id, text)
+        expanded = await expand_line(session, task_id, text, typed=False)
         for note in expanded.notes:
             _warn(note)
         return expanded.parts
@@ -239,18 +248,31 @@ def _announce_continuation(task: Task) -> None:
         _err(f"buddy: no prompt given: task {task.task_id}{title} continues where it stopped ({why})\n")
 
 
-def _prompt(options: Options) -> str:
-    """Return the words of the command line, with stdin after them. Raises `UsageError` when there is
-    neither."""
+def _prompt(options: Options) -> HeadlessPrompt:
+    """Return the words of the command line, and stdin. Raises `UsageError` when there is neither."""
     # In an ASCII locale Python decodes arguments to surrogates; their bytes are UTF-8 nevertheless.
-    prompt = os.fsencode(" ".join(options.words)).decode("utf-8", "replace")
+    words = os.fsencode(" ".join(options.words)).decode("utf-8", "replace")
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
-    if prompt and piped:
-        return f"{prompt}\n\n<stdin>\n{piped}\n</stdin>"
-    blank = not prompt.strip() and not piped.strip()
-    if blank and (prompt or piped or not (options.resume or options.resume_last)):
+    blank = not words.strip() and not piped.strip()
+    if blank and (words or piped or not (options.resume or options.resume_last)):
         raise UsageError('no prompt: expected buddy exec "what to do", or a prompt on stdin')
-    return prompt or piped
+    return HeadlessPrompt(words, piped)
+
+
+async def _expand(session: Session, task_id: int, prompt: HeadlessPrompt) -> ExpandedPrompt:
+    """Return the prompt with the files it mentions. Behind words, stdin is data: a diff, a page, a log. It
+    mentions no file, and adds no words to a command."""
+    if not prompt.words:
+        return await expand_line(session, task_id, prompt.piped, typed=False) if prompt.piped else NOTHING
+    expanded = await expand_line(session, task_id, prompt.words, typed=True)
+    if not prompt.piped:
+        return expanded
+    stdin = f"\n\n<stdin>\n{prompt.piped}\n</stdin>"
+    match expanded.parts:
+        case (Text(text), *attached):
+            return ExpandedPrompt((Text(text + stdin), *attached), expanded.notes)
+        case parts:
+            return ExpandedPrompt((*parts, Text(stdin)), expanded.notes)
 
 
 def _stdin() -> str:

@@ -283,6 +283,26 @@ def locate(boundary: Boundary, given: str) -> Located:
     return Located(given, path, real, inside, _display(boundary, path, real), protected, secret)
 
 
+def hides_its_target(boundary: Boundary, located: Located) -> bool:
+    """Tell whether links take a path to a secret file, or out of the session's folders, although its words
+    say neither: whoever wrote the path may not know."""
+    words = os.path.normpath(os.path.join(boundary.cwd, os.path.expanduser(located.given)))
+    if words == located.real:
+        return False
+    trees = (boundary.root, *boundary.extra)
+    if not located.inside and any(os.path.realpath(folder) in trees for folder in _folders_above(words)):
+        return True
+    places = ProtectedPlaces(boundary.home, boundary.own, boundary.trees)
+    return bool(located.secret) and not secret_reason(
+        in_main_tree(words, boundary.root, boundary.main) or words, places
+    )
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path != (path := os.path.dirname(path)):
+        yield path
+
+
 def is_beneath(path: str, directory: str) -> bool:
     """Tell whether a real path is a directory or lies in it: whole components, /repo-evil is not in /repo."""
     return path == directory or directory == "/" or path.startswith(directory + "/")

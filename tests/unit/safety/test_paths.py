@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import Boundary, Located, is_beneath, locate
+from buddy.safety.paths import Boundary, Located, hides_its_target, is_beneath, locate
 
 
 @pytest.fixture
@@ -229,3 +229,61 @@ def test_SEC_060_never_anything_but_a_tool_error(
     assert os.path.normpath(found.path) == found.path
     assert "\n" not in found.shown
     assert "\x1b" not in found.shown
+
+
+@pytest.mark.parametrize(
+    ("given_path", "hides"),
+    [
+        ("a.txt", False),
+        (".env", False),
+        ("missing.txt", False),
+        ("same.md", False),
+        ("sub/up", False),
+        ("~/.ssh/id_rsa", False),
+        ("../outside.txt", False),
+        ("../other/plain", False),
+        ("../alias/a.txt", False),
+        ("../alias/.env", False),
+        (".env.local", False),
+        ("notes.md", True),
+        ("./sub/../notes.md", True),
+        ("chain.md", True),
+        ("out.md", True),
+        ("gone.md", True),
+        ("docs", True),
+        ("docs/outside.txt", True),
+        ("docs/../outside.txt", True),
+        (".env.production", True),
+        ("../alias/notes.md", True),
+        ("../alias/out.md", True),
+        ("../other/key.md", True),
+        ("{repo}/out.md", True),
+    ],
+)
+def test_a_path_hides_its_target_where_only_a_link_makes_it_secret_or_outside(
+    boundary: Boundary, home: Path, repo: Path, given_path: str, hides: bool
+) -> None:
+    for folder in (home / ".ssh", home / "other", repo / "sub"):
+        folder.mkdir(exist_ok=True)
+    for file in (home / ".ssh" / "id_rsa", home / "outside.txt", repo / "a.txt", repo / ".env"):
+        file.write_text("x")
+    links = {
+        repo / "notes.md": ".env",
+        repo / "chain.md": "notes.md",
+        repo / "same.md": "a.txt",
+        repo / "sub" / "up": "../a.txt",
+        repo / "out.md": "../outside.txt",
+        repo / "gone.md": "../nothing",
+        repo / "docs": "..",
+        repo / ".env.local": ".env",
+        repo / ".env.production": "../.ssh/id_rsa",
+        home / "alias": repo,
+        home / "other" / "plain": "../outside.txt",
+        home / "other" / "key.md": "../.ssh/id_rsa",
+    }
+    for link, target in links.items():
+        link.symlink_to(target)
+
+    located = locate(boundary, given_path.format(repo=repo))
+
+    assert hides_its_target(boundary, located) is hides
