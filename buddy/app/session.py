@@ -34,6 +34,8 @@ from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Ins
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools
+from buddy.extend.scaffolds.templates import Scaffolds, template_folders
+from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.extend.system_prompt import system_prompt, template_text
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
@@ -108,7 +110,11 @@ class Session:
         self.rules = RuleFiles(launch, loaded)
         allowed = self.rules.load(options.allow)
         self.policy = build_policy(settings, options, allowed, journal, trusted=launch.trusted)
-        self.tools = ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
+        self.scaffolds = Scaffolds(
+            lambda: template_folders(launch.where.config, root, trusted=launch.trusted)
+        )
+        tools = (*BUILTIN_TOOLS, *scaffold_tools(self.scaffolds))
+        self.tools = ToolRegistry(tool for tool in tools if tool.name not in settings.tools.disabled)
         self.plugin_tools = PluginTools(
             os.path.join(root, ".buddyx", "ext"),
             self.tools,

@@ -39,6 +39,9 @@ COMMANDS = {
     "import": CommandRow(
         "[sessions [NAME]]", "take over settings and sessions of other coding assistants", "none"
     ),
+    "new": CommandRow(
+        "[TEMPLATE DIR [NAME=VALUE …]]", "create a project from a template; alone, list the templates", "none"
+    ),
     "completion": CommandRow("bash|zsh|fish", "print a completion script for a shell", "none"),
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
@@ -67,8 +70,8 @@ OPTIONS = (
      "auto, always, never; NO_COLOR wins over auto"),
     ("--plain", "", "open resume demo", "print lines only, for screen readers: nothing is redrawn"),
     ("--debug", "", f"{_WORK} acp", "write a log and print its path; show crashes in detail"),
-    ("-p --print", "", "init import", "show what would be written, write nothing"),
-    ("-y --yes", "", "import", "write without asking"),
+    ("-p --print", "", "init import new", "show what would be written, write nothing"),
+    ("-y --yes", "", "import new", "write without asking"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
     ("--all", "", "sessions", "include runs of exec and sessions without an answer"),
     ("--output-format", "FORMAT", "exec", "text, json, stream-json or sse; --json is json"),

@@ -100,6 +100,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             from buddy.cli.imports import import_settings
 
             return import_settings(options, environment)
+        case "new":
+            from buddy.cli.new import new_project
+
+            return new_project(options, environment)
         case "completion":
             from buddy.cli.completion import completion
 

@@ -28,6 +28,7 @@ TEXT_FOLDERS = (
     *(".buddyx/skills", ".agents/skills", ".claude/skills"),
     *(".buddyx/commands", ".claude/commands", ".opencode/commands", ".opencode/command", ".gemini/commands"),
     *(".buddyx/agents", ".claude/agents", ".opencode/agents", ".opencode/agent"),
+    ".buddyx/templates",
 )
 """Folders with texts for the model. They run nothing by themselves, so trust asks about them once, and not
 again when a text changes."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
+from buddy.agent.tool import ToolContext, ToolError
 from buddy.config.settings import Settings
+from buddy.extend.scaffolds.templates import REQUEST_WORDS, parse_request
+from buddy.extend.scaffolds.tools import create_files, describe_template
 from buddy.extend.system_prompt import read_template, render_template
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText
+from buddy.safety.sanitise import new_id
 
 _SECRET = frozenset({"api_key", "env", "headers", "api_key_command"})
 _SET = "(set)"
@@ -80,6 +86,33 @@ async def init(context: Context, argument: str) -> None:
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
     text = render_template(await read_template("init.md"), {"focus": focus})
     await context.board.prompt(context.focus, text)
+
+
+@command(family="setup", name="new-project", usage="[TEMPLATE DIR [NAME=VALUE …]]")
+async def new_project(context: Context, argument: str) -> None:
+    """Create a project from a template, as one change that /undo takes back; alone, list the templates"""
+    scaffolds = context.session.scaffolds
+    try:
+        request = parse_request(shlex.split(argument))
+        if not request.template:
+            templates = await asyncio.to_thread(scaffolds.templates)
+            lines = [describe_template(one, list(scaffolds.fitting(one))) for one in templates.values()]
+            context.screen.print(PlainText("\n".join((*lines, f"/new-project {REQUEST_WORDS}"))))
+            return
+        if not request.directory:
+            raise CommandError(f"which folder? Expected: /new-project {REQUEST_WORDS}")
+        name = os.path.basename(os.path.abspath(os.path.join(context.boundary.cwd, request.directory)))
+        project = await asyncio.to_thread(
+            scaffolds.new_project, request.template, name, request.values, request.components
+        )
+        task = context.board.task(context.focus)
+        call_id = f"new-project {request.directory} {new_id()}"
+        services = task.services.services
+        tool_context = ToolContext(task.task_id, call_id, lambda _text: None, asyncio.Event(), services)
+        result = await create_files(tool_context, "new-project", project, request.directory)
+    except (ToolError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    context.screen.print(PlainText(result.text))
 
 
 @command(family="setup", usage="DIR", completes=("path",), only_explains=True)

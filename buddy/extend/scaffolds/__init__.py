@@ -1,0 +1,1 @@
+"""New projects and parts of projects, made from templates."""

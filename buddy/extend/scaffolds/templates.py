@@ -1,0 +1,349 @@
+"""Templates of projects and of their components: found, checked, rendered into files. Nothing is written.
+
+A template is a folder with a `template.toml` and `files/`; a component has a `component.toml` and one folder
+below `files/` for each language or template it fits. Files that end in `.jinja` are rendered (and lose the
+ending), others are copied; names of files and folders may hold `{{ variables }}` too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import ToolError
+from buddy.extend.system_prompt import template_path
+from buddy.safety.paths import read_regular
+from buddy.safety.sanitise import visible
+
+MAX_FILES = 500
+MAX_FILE_BYTES = 2_000_000
+MAX_VARIABLE_CHARS = 200
+RECORD = ".buddy-project.toml"
+"""Keeps in a project what it was made from: a component that is added later is rendered with it."""
+_ENDING = ".jinja"
+_NAME = pattern(r"[a-z0-9][a-z0-9-]{0,40}")
+
+
+class TemplateError(ToolError):
+    """A template, a variable or a component that cannot be used: what was expected, what was found."""
+
+
+class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A question of a template. `default` is rendered with the variables before it and `directory`, the name
+    of the project's folder; `check` is a regular expression the whole value must match."""
+
+    about: str
+    default: str = ""
+    check: str = ""
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A template of a project. `components` are those that are offered, `chosen` those taken by default;
+    `commands` install the project and run its tests."""
+
+    name: str
+    title: str
+    description: str
+    language: str
+    folder: str
+    variables: dict[str, Variable] = {}
+    components: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A part that projects can have. `fits`: languages and templates; `packages` are its dependencies."""
+
+    name: str
+    title: str
+    description: str
+    fits: tuple[str, ...]
+    folder: str
+    packages: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+class NewFile(msgspec.Struct, frozen=True):
+    """A file to create. `path` is relative to the project's folder."""
+
+    path: str
+    data: bytes
+    is_executable: bool = False
+
+
+class NewProject(msgspec.Struct, frozen=True):
+    """The files of a project or a component, in the order of their paths, and what to do afterwards."""
+
+    title: str
+    files: tuple[NewFile, ...]
+    commands: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+
+
+class ProjectRecord(msgspec.Struct, frozen=True):
+    """The origin of a project, as `RECORD` keeps it."""
+
+    template: str
+    components: tuple[str, ...]
+    variables: dict[str, str]
+
+
+def template_folders(config: str, root: str, *, trusted: bool) -> tuple[str, ...]:
+    """Return the folders with templates: the person's, the project's while it is trusted, those that ship."""
+    of_project = (os.path.join(root, ".buddyx", "templates"),) if trusted else ()
+    return os.path.join(config, "templates"), *of_project, os.path.dirname(template_path("projects"))
+
+
+class ProjectRequest(msgspec.Struct, frozen=True):
+    """A project as a person asks for it in words; empty is not said. `components` None: the template's."""
+
+    template: str
+    directory: str
+    values: dict[str, str]
+    components: tuple[str, ...] | None
+
+
+REQUEST_WORDS = "TEMPLATE DIR [VARIABLE=VALUE …] [components=NAME,NAME]"
+
+
+def parse_request(words: Sequence[str]) -> ProjectRequest:
+    """Read `REQUEST_WORDS`. Raises `TemplateError`."""
+    values = dict(word.split("=", 1) for word in words if "=" in word)
+    places = [word for word in words if "=" not in word]
+    if len(places) > 2:
+        raise TemplateError(f"expected {REQUEST_WORDS}; found {' '.join(words)!r}")
+    listed = values.pop("components", None)
+    components = None if listed is None else tuple(filter(None, listed.split(",")))
+    template, directory = (*places, "", "")[:2]
+    return ProjectRequest(template, directory, values, components)
+
+
+class Scaffolds:
+    """The templates of some folders; the first one that has a name wins. `folders` is asked each time: those
+    of a project count only while it is trusted."""
+
+    def __init__(self, folders: Callable[[], Sequence[str]]) -> None:
+        self._folders = folders
+
+    def templates(self) -> dict[str, Template]:
+        """Return all templates by name. Raises `TemplateError` for one that cannot be read."""
+        return {name: self._template(name, folder) for name, folder in self._found("projects")}
+
+    def components(self) -> dict[str, Component]:
+        """Return all components by name. Raises `TemplateError` for one that cannot be read."""
+        return {name: self._component(name, folder) for name, folder in self._found("components")}
+
+    def template(self, name: str) -> Template:
+        """Return a template. Raises `TemplateError` with the names there are."""
+        folder = dict(self._found("projects")).get(name)
+        if folder is None:
+            raise TemplateError(_unknown("template", name, [found for found, _ in self._found("projects")]))
+        return self._template(name, folder)
+
+    def fitting(self, template: Template) -> dict[str, Component]:
+        """Return the components a project of this template can have."""
+        return {
+            name: component
+            for name, component in self.components().items()
+            if {template.name, template.language} & {*component.fits}
+        }
+
+    def _found(self, kind: str) -> Iterator[tuple[str, str]]:
+        seen: set[str] = set()
+        for above in self._folders():
+            folder = os.path.join(above, kind)
+            names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+            for name in names:
+                if _NAME().fullmatch(name) and name not in seen:
+                    seen.add(name)
+                    yield name, os.path.join(folder, name)
+
+    def _template(self, name: str, folder: str) -> Template:
+        table = _read_table(os.path.join(folder, "template.toml"))
+        return _convert({**table, "name": name, "folder": folder}, Template, folder)
+
+    def _component(self, name: str, folder: str) -> Component:
+        table = _read_table(os.path.join(folder, "component.toml"))
+        return _convert({**table, "name": name, "folder": folder}, Component, folder)
+
+    def new_project(
+        self, name: str, directory: str, values: Mapping[str, str], components: Sequence[str] | None
+    ) -> NewProject:
+        """Render a project for a folder of this name; None takes the template's components. Raises
+        `TemplateError`."""
+        template = self.template(name)
+        chosen = tuple(template.chosen if components is None else dict.fromkeys(components))
+        parts = [self._fitting_component(template, one) for one in chosen]
+        variables = fill_variables(template, directory, values)
+        record = ProjectRecord(name, chosen, variables)
+        known = {**variables, "components": list(chosen)}
+        files = {file.path: file for file in _render_folder(os.path.join(template.folder, "files"), known)}
+        for part in parts:
+            for file in _render_component(part, template, known):
+                files.setdefault(file.path, file)
+        files[RECORD] = NewFile(RECORD, _record_text(record))
+        return NewProject(
+            f"{template.title} in {directory}",
+            tuple(files[path] for path in sorted(files)),
+            _render_commands((*template.commands, *(one for part in parts for one in part.commands)), known),
+        )
+
+    def new_component(self, name: str, record: ProjectRecord) -> NewProject:
+        """Render a component for a project that was made by `new_project`; the record it should have then is
+        among the files. Raises `TemplateError`."""
+        template = self.template(record.template)
+        if name in record.components:
+            raise TemplateError(f"the project has the component {name} already (see {RECORD})")
+        part = self._fitting_component(template, name)
+        changed = msgspec.structs.replace(record, components=(*record.components, name))
+        known = {**record.variables, "components": list(changed.components)}
+        files = [*_render_component(part, template, known), NewFile(RECORD, _record_text(changed))]
+        return NewProject(part.title, tuple(files), _render_commands(part.commands, known), part.packages)
+
+    def _fitting_component(self, template: Template, name: str) -> Component:
+        fitting = self.fitting(template)
+        if name not in fitting:
+            raise TemplateError(_unknown(f"component of {template.name}", name, list(fitting)))
+        return fitting[name]
+
+
+def fill_variables(template: Template, directory: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of every variable, given or by default. Raises `TemplateError`."""
+    unknown = sorted(set(values) - set(template.variables))
+    if unknown:
+        raise TemplateError(_unknown(f"variable of {template.name}", unknown[0], list(template.variables)))
+    filled: dict[str, str] = {"directory": directory}
+    for name, variable in template.variables.items():
+        filled[name] = _check(name, variable, values.get(name) or _default(template, name, variable, filled))
+    return filled
+
+
+def _default(template: Template, name: str, variable: Variable, known: Mapping[str, str]) -> str:
+    text = _render_text(variable.default, known, f"the default of {name} in {template.name}")
+    if not text:
+        raise TemplateError(f"the variable {name} is missing: {variable.about}")
+    return text
+
+
+def _check(name: str, variable: Variable, value: str) -> str:
+    """Return the value. Raises `TemplateError` where it does not fit."""
+    if len(value) > MAX_VARIABLE_CHARS or not value.isprintable():
+        raise TemplateError(f"{name}: expected at most {MAX_VARIABLE_CHARS} printable characters")
+    if variable.choices and value not in variable.choices:
+        raise TemplateError(f"{name} is one of {', '.join(variable.choices)}; found {visible(value)!r}")
+    if variable.check and not re.fullmatch(variable.check, value):
+        hint = variable.hint or f"text like {variable.check}"
+        raise TemplateError(f"{name} ({variable.about}): expected {hint}; found {visible(value)!r}")
+    return value
+
+
+def read_record(folder: str) -> ProjectRecord:
+    """Return what the project in a folder was made from. Raises `TemplateError`."""
+    path = os.path.join(folder, RECORD)
+    if not os.path.lexists(path):
+        raise TemplateError(
+            f"{RECORD} is not in this folder: components are added to projects that create_project made"
+        )
+    return _convert(_read_table(path), ProjectRecord, path)
+
+
+def _record_text(record: ProjectRecord) -> bytes:
+    import tomli_w  # imported here: only a new project needs it
+
+    head = "# What this project was made from; buddy reads it when a component is added.\n"
+    return (head + tomli_w.dumps(msgspec.to_builtins(record))).encode()
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    import difflib  # imported here: only needed for the error
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no {kind} {visible(name)!r}{hint} (known: {', '.join(known) or 'none'})"
+
+
+def _read_table(path: str) -> dict[str, Any]:
+    import tomllib  # imported here: a session that makes no project does not need it
+
+    try:
+        return tomllib.loads(read_regular(path, MAX_FILE_BYTES).decode())
+    except (OSError, ToolError) as error:
+        raise TemplateError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except ValueError as error:
+        raise TemplateError(f"{path}: not valid TOML ({error})") from error
+
+
+def _convert(table: Mapping[str, Any], kind: type[Any], where: str) -> Any:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise TemplateError(f"{where}: {error}") from error
+
+
+def _render_commands(commands: Sequence[str], known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Render the commands; those that become empty are left out."""
+    return tuple(filter(None, (_render_text(command, known, command) for command in commands)))
+
+
+def _render_component(part: Component, template: Template, known: Mapping[str, Any]) -> Iterator[NewFile]:
+    """Yield the files for the template, or else for its language."""
+    for name in (template.name, template.language):
+        folder = os.path.join(part.folder, "files", name)
+        if os.path.isdir(folder):
+            yield from _render_folder(folder, known)
+            return
+    raise TemplateError(f"{part.folder}: files/{template.language} is missing")
+
+
+def _render_folder(folder: str, known: Mapping[str, Any]) -> Iterator[NewFile]:
+    """Yield every file of a template's folder. Links are refused: they could lead anywhere."""
+    count = 0
+    for above, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted((*names, *(one for one in folders if os.path.islink(os.path.join(above, one))))):
+            count += 1
+            path = os.path.join(above, name)
+            if os.path.islink(path) or count > MAX_FILES:
+                raise TemplateError(f"{path}: a template holds no links, and at most {MAX_FILES} files")
+            yield _render_file(path, os.path.relpath(path, folder), known)
+
+
+def _render_file(path: str, relative: str, known: Mapping[str, Any]) -> NewFile:
+    try:
+        data = read_regular(path, MAX_FILE_BYTES)
+        is_executable = bool(os.stat(path).st_mode & stat.S_IXUSR)
+    except (OSError, ToolError) as error:
+        raise TemplateError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    target = _render_text(relative.removesuffix(_ENDING), known, relative)
+    parts = target.split("/")
+    if not all(parts) or {".", ".."} & {*parts} or "\0" in target:
+        raise TemplateError(
+            f"{path}: its name becomes {visible(target)!r}, which is no path within the project"
+        )
+    if relative.endswith(_ENDING):
+        data = _render_text(data.decode("utf-8", "replace"), known, path).encode()
+    return NewFile(target, data, is_executable)
+
+
+def _render_text(text: str, known: Mapping[str, Any], where: str) -> str:
+    """Render a text. Raises `TemplateError` that names the place."""
+    import jinja2.sandbox  # 30 ms, only for a new project
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
+    )
+    try:
+        return environment.from_string(text).render(known)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{where}, line {error.lineno}: {error.message}") from error
+    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
+        raise TemplateError(f"{where}: {error}") from error
