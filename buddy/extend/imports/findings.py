@@ -24,7 +24,9 @@ Table = dict[str, Any]
 _SECRET_NAME = pattern(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL|COOKIE", re.IGNORECASE)
 _REFERENCE = pattern(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _BARE_VARIABLE = pattern(r"\$(?=[A-Za-z_])([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-_JSON_EXTRAS = pattern(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+_STRING = r'("(?:\\.|[^"\\\n])*")'
+_COMMENT = pattern(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = pattern(_STRING + r"|,(?=\s*[}\]])")
 _TOO_WIDE = {
     "shell": "it allows every command; mode auto runs commands in the sandbox unasked",
     "edit": "it allows every edit; that is mode edit",
@@ -171,7 +173,9 @@ def read_table(path: str, findings: Findings, parse: Callable[[str], object]) ->
 
 def parse_json(text: str) -> object:
     """Parse JSON with comments and trailing commas. Raises `ValueError`."""
-    return json.loads(_JSON_EXTRAS().sub(lambda found: found[1] or "", text)) if text.strip() else {}
+    for extra in (_COMMENT(), _LAST_COMMA()):
+        text = extra.sub(lambda found: found[1] or "", text)
+    return json.loads(text) if text.strip() else {}
 
 
 def parse_toml(text: str) -> object:

@@ -268,6 +268,7 @@ def read_opencode(place: Place) -> Findings:
     for name in ("opencode.json", "opencode.jsonc", "config.json"):
         own = read_table(os.path.join(folder, "opencode", name), findings, parse_json)
         _add_opencode_permissions(findings, own, "", is_trusted=True)
+        _leave_out_agents(findings, own)
         _add_opencode_models(findings, own)
         for server, entry in section(own, "mcp").items():
             findings.add_server(server, _opencode_server(section({server: entry}, server)))
@@ -293,6 +294,12 @@ def _add_opencode_permissions(findings: Findings, table: Table, project: str, *,
                 continue  # what is not allowed asks anyway
             words = claude if command == "*" else f"{claude}({command})"
             findings.add_entries(decision, [words], project, is_trusted=is_trusted)
+
+
+def _leave_out_agents(findings: Findings, table: Table) -> None:
+    for name in section(table, "agent"):
+        if section(table, "agent", name).get("permission"):
+            findings.leave_out(f"permissions of the agent {name}", "rules of buddy hold for every agent")
 
 
 def _add_opencode_models(findings: Findings, table: Table) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from buddy.extend.imports.findings import Findings
+from buddy.extend.imports.findings import Findings, parse_json
 from buddy.extend.imports.programs import (
     Place,
     find_settings,
@@ -248,6 +248,20 @@ def test_opencode_permissions_models_and_servers(place: Place) -> None:
     assert [one.entry for one in findings.servers] == [
         {"command": "npx", "args": ["c7"], "env": {"K": "${K}"}}
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "http://x/y", // of "mine"\n "b": [1, /* , */ 2,],}', {"a": "http://x/y", "b": [1, 2]}),
+        ('{"a": [\n "x",\n // "y",\n ],\n}', {"a": ["x"]}),
+        ('{"a": "\\"//,]"}', {"a": '"//,]'}),
+        ("", {}),
+        ("// nothing", {}),
+    ],
+)
+def test_json_may_have_comments_and_last_commas(text: str, value: object) -> None:
+    assert parse_json(text) == value
 
 
 def test_aider_models_without_keys(place: Place) -> None:
