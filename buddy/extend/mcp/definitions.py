@@ -17,6 +17,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import is_beneath, read_regular
 from buddy.safety.sanitise import visible
+from buddy.safety.url_guard import canonical_host
 
 Kind = Literal["stdio", "http", "sse", "channel"]
 """`channel`: a connection that a program embedding buddy provides."""
@@ -270,9 +271,9 @@ def _shown_url(url: str) -> str:
     shown = re.sub(r"//[^/@]*@", "//…@", url)
     try:
         host = urlsplit(_VARIABLE().sub("x", url)).hostname or ""
-        return shown if host.isascii() else f"{shown} ({host.encode('idna').decode('ascii')})"
-    except (ValueError, UnicodeError):
+    except ValueError:
         return shown
+    return shown if host.isascii() else f"{shown} ({canonical_host(host) or 'not a host name'})"
 
 
 def definition_digest(definition: ServerDefinition, root: str) -> str:

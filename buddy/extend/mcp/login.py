@@ -31,6 +31,7 @@ from buddy.extend.mcp.logins import Login
 from buddy.extend.mcp.loopback import Loopback, listening
 from buddy.extend.mcp.stored_login import expiry_of
 from buddy.safety.sanitise import one_line, visible
+from buddy.safety.url_guard import canonical_host
 
 REQUEST_S = 30.0
 ANSWER_S = 300.0
@@ -290,7 +291,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 def _shown_host(netloc: str) -> str:
     """Return a host as a person can check it: in ASCII, with its port."""
-    try:
-        return visible(netloc.encode("idna").decode("ascii"))
-    except UnicodeError:
-        return visible(netloc)
+    before, at, place = netloc.rpartition("@")
+    host, colon, port = place.partition(":")
+    name = host if host.isascii() else canonical_host(host) or host
+    return visible(f"{before}{at}{name}{colon}{port}")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from buddy.agent.provider import ProviderError
+from buddy.safety.url_guard import canonical_host
 
 MAX_SIZE_LINE = 16
 LINE_END = b"\r\n"
@@ -145,12 +146,9 @@ def target_of(url: str) -> Target:
     if parts.scheme not in ("http", "https") or not host:
         raise _bad_url()
     is_tls = parts.scheme == "https"
-    try:
-        name = host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError as error:
-        raise _bad_url() from error
+    name = host if host.isascii() else canonical_host(host)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not path.isascii() or any(character <= " " for character in path):
+    if not name or not path.isascii() or any(character <= " " for character in path):
         raise _bad_url()
     shown = f"[{name}]" if ":" in name else name
     return Target(name, port or (443 if is_tls else 80), is_tls, f"{shown}:{port}" if port else shown, path)

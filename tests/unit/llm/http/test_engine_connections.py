@@ -338,4 +338,5 @@ def test_addresses_are_taken_apart():
         "/v1/x?y=1",
     )
     assert target_of("http://bücher.example").authority == "xn--bcher-kva.example"
+    assert target_of("http://faß.de/v1").host == "xn--fa-hia.de"  # another site than fass.de
     assert target_of("http://example.com").path == "/"
