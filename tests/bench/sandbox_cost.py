@@ -19,7 +19,7 @@ from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.pool import CommandRequest
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.command_tools import processes_with
+from tests.support.processes import processes_with
 from tests.support.program import Program
 from tests.support.sandbox_machine import LOOKS, sandbox_machine
 from tests.support.terminal import on_terminal

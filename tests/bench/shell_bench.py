@@ -13,7 +13,8 @@ from pathlib import Path
 
 from buddy.tools.git import git_diff, git_log, git_status
 from buddy.tools.shell import run_shell
-from tests.support.command_tools import ToolProject, processes_with, tool_project
+from tests.support.processes import processes_with
+from tests.support.tool_project import CommandProject, tool_project
 
 TREE = "(setsid sleep {n} >/dev/null 2>&1 &); sleep {n} & bash -c 'sleep {n}; true'"
 
@@ -41,7 +42,7 @@ def resident_mb(field: str = "VmRSS") -> float:
     return 0.0
 
 
-async def spawning(project: ToolProject) -> None:
+async def spawning(project: CommandProject) -> None:
     found: list[float] = []
     for _ in range(300):
         begin = time.perf_counter()
@@ -53,7 +54,7 @@ async def spawning(project: ToolProject) -> None:
     await timed("run_shell `seq 1 20000`", 50, lambda: project.call(run_shell, command="seq 1 20000"))
 
 
-async def ending(project: ToolProject, command: str, name: str, rounds: int) -> None:
+async def ending(project: CommandProject, command: str, name: str, rounds: int) -> None:
     found: list[float] = []
     for turn in range(rounds):
         mark = f"{7000 + turn}.4321"
@@ -67,7 +68,7 @@ async def ending(project: ToolProject, command: str, name: str, rounds: int) -> 
     row(name, found)
 
 
-async def flood(project: ToolProject, command: str, name: str) -> None:
+async def flood(project: CommandProject, command: str, name: str) -> None:
     before, slowest, done = resident_mb(), 0.0, asyncio.Event()
     peak = before
 
@@ -91,8 +92,8 @@ async def flood(project: ToolProject, command: str, name: str) -> None:
     )
 
 
-async def git(project: ToolProject) -> None:
-    folder = project.folder
+async def git(project: CommandProject) -> None:
+    folder = project.root
     for number in range(200):
         (folder / f"f{number}.txt").write_text("line\n" * 50)
     run = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from buddy.agent.tool import ToolError
 from buddy.tools.files.edit import edit_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 class FaultyDisk:

@@ -17,7 +17,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.locks import FileLocks
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]

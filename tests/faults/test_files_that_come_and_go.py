@@ -20,7 +20,7 @@ from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.read_tracking import FileViews
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 FILES = 6
 WORDS = re.compile(r"\bw\d+\b")

@@ -29,7 +29,9 @@ from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.process_tree import ProcessInfo, all_processes, is_same, strays
 from buddy.workspace.sandbox.tether import Tether
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
-from tests.support.command_tools import processes_with, sleepers, tool_project, until, zombie_children
+from tests.support.processes import processes_with, sleepers, zombie_children
+from tests.support.tool_project import tool_project
+from tests.support.waiting import until
 
 linux = requires("proc")
 
@@ -92,7 +94,7 @@ async def test_REL_042_the_event_alone_ends_the_tree_too(tmp_path: Path) -> None
             project.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}; true")
         )
         await until(lambda: len(asleep(mark)) >= 2)
-        project.context.cancelled.set()
+        project.cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert asleep(mark) == []
@@ -110,7 +112,7 @@ async def test_REL_042_a_second_cancellation_does_not_hurry_past_the_first(tmp_p
             work.cancel()
             await asyncio.sleep(0.02)
         assert not work.done()
-        (project.folder / "go").touch()
+        (project.root / "go").touch()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert asleep(mark) == []
@@ -194,7 +196,7 @@ async def test_REL_044_what_a_grandchild_writes_later_is_in_its_job(tmp_path: Pa
         await project.call(
             run_shell, command="(until test -e go; do sleep 0.01; done; echo later) & echo now"
         )
-        (project.folder / "go").touch()
+        (project.root / "go").touch()
         news = await project.call(read_job, job=1, offset=4, wait=30)
         assert news.text.startswith("later\n[bytes 4–10 of 10")
         await until(lambda: project.jobs.all()[0].state == "ended")
@@ -207,7 +209,7 @@ async def test_REL_044_what_a_grandchild_writes_just_before_it_ends_is_not_lost(
         command = "(until test -e go; do sleep 0.01; done; echo later) & echo now"
         child = project.children.start(project.request(command))
         assert (await child.wait()).left_running
-        (project.folder / "go").touch()
+        (project.root / "go").touch()
         while child.tree.left_running():
             time.sleep(0.01)  # noqa: ASYNC251 - holds up the loop, as a busy machine does
         await child.wait_all()
@@ -289,7 +291,7 @@ async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secr
         settings = msgspec.structs.replace(project.children.settings, find_secrets=find)
         async with ChildProcesses(project.children.environment, settings) as children:
             child = children.start(project.request(command))
-            done = await children.attend(child, timeout_s=30, cancelled=project.context.cancelled)
+            done = await children.attend(child, timeout_s=30, cancelled=project.cancelled)
             assert done is not None
             await child.end("over")
             kept = min(child.log.total, 2_000_000)
@@ -336,7 +338,7 @@ async def test_REL_046_binary_output_and_split_characters_arrive_as_text(tmp_pat
 async def test_REL_046_escape_floods_and_every_byte_are_taken(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
         script = "import os\nos.write(1, bytes(range(256)) * 40 + b'\\x1b]0;' * 5000 + b'\\x1b[31m' * 5000)"
-        (project.folder / "flood.py").write_text(script)
+        (project.root / "flood.py").write_text(script)
         result = await project.call(run_shell, command="python3 flood.py")
         assert result.ok
         on_terminal = await project.call(run_shell, command="python3 flood.py; sleep 0.2", pty=True)
@@ -379,11 +381,11 @@ async def test_REL_047_a_child_has_no_controlling_terminal_even_when_buddy_has_o
     script = textwrap.dedent("""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_tools import tool_project
+        from tests.support.tool_project import tool_project
 
         async def main():
-            async with tool_project(Path(sys.argv[1])) as machine:
-                done = await here.run("(exec </dev/tty) 2>&1; tty; ps -o tty= -p $$")
+            async with tool_project(Path(sys.argv[1])) as project:
+                done = await project.run("(exec </dev/tty) 2>&1; tty; ps -o tty= -p $$")
                 print(repr(done.text))
 
         asyncio.run(main())
@@ -402,12 +404,14 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from tests.support.command_tools import tool_project, sleepers, until
+        from tests.support.tool_project import tool_project
+        from tests.support.processes import sleepers
+        from tests.support.waiting import until
 
         async def main():
-            async with tool_project(Path(sys.argv[1])) as machine:
+            async with tool_project(Path(sys.argv[1])) as project:
                 for _ in range(5):
-                    here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
+                    project.children.start(project.request("setsid sleep {mark} & sleep {mark}; true"))
                 await until(lambda: len(sleepers("{mark}")) == 10)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
@@ -443,11 +447,12 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
     script = textwrap.dedent(f"""
         import asyncio, signal, sys
         from pathlib import Path
-        from tests.support.command_tools import tool_project
+        from tests.support.tool_project import tool_project
 
         async def main():
-            async with tool_project(Path(sys.argv[1])) as machine:
-                here.children.start(here.request("trap '' TERM; setsid sleep {mark} & sleep {mark}; true"))
+            async with tool_project(Path(sys.argv[1])) as project:
+                command = "trap '' TERM; setsid sleep {mark} & sleep {mark}; true"
+                project.children.start(project.request(command))
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 await asyncio.sleep(60)
 
@@ -474,7 +479,7 @@ async def test_REL_049_a_memory_hog_and_a_disk_filler_hit_their_limits(tmp_path:
         assert "MemoryError" in hog.text
         filler = await project.run("head -c 5000000 /dev/zero > big")
         assert not filler.ok
-        assert (project.folder / "big").stat().st_size <= 1_000_000
+        assert (project.root / "big").stat().st_size <= 1_000_000
         nested = await project.run("setsid bash -c 'ulimit -v; ulimit -f; ulimit -n; ulimit -c; ulimit -t'")
         assert nested.text.split() == ["292968", "976", "100", "0", "20"]
 
@@ -486,7 +491,7 @@ async def test_REL_049_a_fork_bomb_stops_at_its_limit_and_dies_with_its_command(
     mark = number()
     tmp_path.chmod(0o777)
     async with tool_project(tmp_path, limits=ProcessLimits(processes=60), grace_s=0.3) as project:
-        project.folder.chmod(0o777)
+        project.root.chmod(0o777)
         bomb = f"exec -a {mark} bash -c 'f() {{ f | f & }}; f; sleep 1; f; sleep 20'"
         command = f'setpriv --reuid=64321 --clear-groups -- bash -c "{bomb}"'
         child = project.children.start(project.request(command))
@@ -513,15 +518,15 @@ while True:
 STARVED = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.support.command_tools import tool_project
+from tests.support.tool_project import tool_project
 
 async def main():
-    async with tool_project(Path(sys.argv[1])) as machine:
+    async with tool_project(Path(sys.argv[1])) as project:
         full = asyncio.Event()
-        child = here.children.start(here.request(f"exec {sys.executable} greedy.py"))
+        child = project.children.start(project.request(f"exec {sys.executable} greedy.py"))
         child.listeners.append(lambda data: full.set())
         await full.wait()
-        own = await here.run("echo a | cat | cat; (true; echo b)", limited=False)
+        own = await project.run("echo a | cat | cat; (true; echo b)", limited=False)
         print(own.text.split(), own.exit.code)
         await child.end("test")
 

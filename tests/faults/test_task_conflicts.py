@@ -16,8 +16,8 @@ from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.read_tracking import FileViews
-from tests.support.command_tools import until
 from tests.support.scripted_session import ScriptedSession, scripted_session
+from tests.support.waiting import until
 
 EDITS = 1000
 

@@ -13,7 +13,7 @@ import pytest
 from buddy.agent.tool import ToolError
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.workspace.git.config import UNREADABLE, active_hooks, executing_keys
-from tests.support.command_tools import tool_project
+from tests.support.tool_project import tool_project
 
 MARK = "the-repository-ran-this"
 QUIET_ENV = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/dev/null/nowhere", "PATH": os.environ["PATH"]}
@@ -262,7 +262,7 @@ async def test_looking_at_a_hostile_repository_runs_nothing_of_it(
     tmp_path: Path, make_hostile: Callable[[Path, Path], None]
 ) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         make_hostile(folder, program(tmp_path))
         marker = tmp_path.parent / MARK
         marker.unlink(missing_ok=True)
@@ -359,11 +359,11 @@ def test_hooks_of_a_worktree_and_of_a_submodule_are_named_too(tmp_path: Path) ->
 async def test_a_pipe_behind_the_pointer_of_a_worktree_is_not_waited_for(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
         real = repository(tmp_path / "real")
-        os.rename(real / ".git", project.folder / "kept")
-        (project.folder / ".git").write_text("gitdir: kept\n")
+        os.rename(real / ".git", project.root / "kept")
+        (project.root / ".git").write_text("gitdir: kept\n")
         assert (await project.call(git_status)).ok
-        (project.folder / "kept/info/exclude").unlink()
-        os.mkfifo(project.folder / "kept/info/exclude")
+        (project.root / "kept/info/exclude").unlink()
+        os.mkfifo(project.root / "kept/info/exclude")
         with pytest.raises(ToolError, match="a pipe or a device"):
             await project.call(git_status)
 
@@ -379,7 +379,7 @@ def test_a_pointer_to_nowhere_has_no_hooks(tmp_path: Path, text: str) -> None:
 
 async def test_a_filter_whose_name_cannot_be_overridden_stops_the_command(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / ".gitattributes").write_text("*.txt filter=a=b\n")
         config(folder, ("filter.a=b.clean", str(program(tmp_path))))
         with pytest.raises(ToolError, match="cannot be switched off"):
@@ -392,7 +392,7 @@ async def test_a_work_tree_elsewhere_is_not_shown(tmp_path: Path) -> None:
     elsewhere.mkdir()
     (elsewhere / "private.txt").write_text("secret\n")
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         config(folder, ("core.worktree", str(elsewhere)))
         result = await project.call(git_status)
         assert "private.txt" not in result.text
@@ -401,7 +401,7 @@ async def test_a_work_tree_elsewhere_is_not_shown(tmp_path: Path) -> None:
 
 async def test_a_bare_repository_inside_the_workspace_is_not_used(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        bare = project.folder
+        bare = project.root
         git(bare, "init", "-q", "--bare", ".")
         config(bare, ("core.fsmonitor", str(program(tmp_path))), ("core.bare", "false"))
         with pytest.raises(ToolError, match="expected a git repository"):
@@ -414,7 +414,7 @@ async def test_git_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
     work.mkdir()
     program(work, "git")
     async with tool_project(tmp_path, variables={"PATH": f"{work}:{os.environ['PATH']}"}) as project:
-        repository(project.folder)
+        repository(project.root)
         await project.call(git_status)
     assert not (tmp_path / MARK).exists()
 
@@ -422,14 +422,14 @@ async def test_git_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ref", ["--output=x", "-p", "--ext-diff", "a b", "", "a\nb", "x" * 300])
 async def test_a_ref_cannot_be_an_option(tmp_path: Path, ref: str) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         with pytest.raises(ToolError, match="expected"):
             await project.call(git_show, ref=ref)
 
 
 async def test_a_path_cannot_be_an_option(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / "--output=stolen").write_text("x\n")
         await project.call(git_diff, path="--output=stolen")
         assert not (folder / "stolen").exists()

@@ -20,7 +20,7 @@ from buddy.workspace.git.config import Setting, guarded_options
 from buddy.workspace.git.run import find_repository
 from buddy.workspace.git.survey import UNKNOWN
 from tests.security.test_git_hostile import MARK, config, git, program, repository
-from tests.support.command_tools import tool_project
+from tests.support.tool_project import tool_project
 
 PROTECTED = (
     ".vscode/tasks.json",
@@ -173,7 +173,7 @@ async def test_RU_H9_hooks_and_filters_run_only_where_the_folder_is_trusted(
     tmp_path: Path, trusted: bool
 ) -> None:
     async with tool_project(tmp_path, trusted=trusted) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         config(folder, ("user.name", "A"), ("user.email", "a@example.org"))
         evil = program(folder)
         for name in HOOKS:
@@ -191,7 +191,7 @@ async def test_RU_H9_hooks_and_filters_run_only_where_the_folder_is_trusted(
 
 async def test_RU_H9_a_merge_driver_of_an_untrusted_repository_does_not_run(tmp_path: Path) -> None:
     async with tool_project(tmp_path, trusted=False) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         config(folder, ("user.name", "A"), ("user.email", "a@example.org"))
         git(folder, "checkout", "-q", "--", "b.txt")
         config(folder, ("merge.evil.driver", str(program(folder))))
@@ -307,14 +307,14 @@ async def test_RU_H10_the_approval_of_a_stash_shows_all_of_it(
     tmp_path: Path, arguments: str, shown: str
 ) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         assert git_stash.preview is not None
-        assert git_stash.preview(project.context, git_stash.decode(arguments)) == Plain(shown)
+        assert git_stash.preview(project.context(), git_stash.decode(arguments)) == Plain(shown)
 
 
 async def test_RU_M5_a_blob_is_shown_by_its_name_only(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / ".env").write_text("PASSWORD_OF_THE_DATABASE=hunter2hunter2\n")
         git(folder, "add", "-f", ".env")
         git(folder, "commit", "-qm", "env")

@@ -13,7 +13,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.store import Replacement, load, replace
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 class Swapper:

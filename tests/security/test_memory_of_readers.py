@@ -6,14 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.analysis import Analyser
 from buddy.tools.shell import run_shell
-from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.processes.limits import (
     READERS_SHARE,
     ProcessLimits,
@@ -23,26 +21,23 @@ from buddy.workspace.processes.limits import (
 )
 from buddy.workspace.processes.pool import ProcessSettings
 from tests.capabilities import requires
-from tests.support.command_tools import ToolProject, tool_project
 from tests.support.sandbox_machine import LOOKS, sandbox_machine
+from tests.support.tool_project import CommandProject, tool_project
 
 BOUND = 600_000_000
 GREEDY = "dd if=/dev/zero of=/dev/null bs=700M count=1"
 """Takes all of it at once, so that the refusal comes without filling the memory."""
 
 
-def bound(project: ToolProject) -> None:
+def bound(project: CommandProject) -> None:
     """Give the commands of a project the bound of these tests."""
     settings = project.children.settings
     project.children.settings = ProcessSettings(settings.spill_folder, settings.limits, reader_bytes=BOUND)
 
 
-async def call(project: ToolProject, command: str, *, reads: bool) -> str:
-    approved = Approved()
-    services = {**project.context.services, Approved: approved}
-    project.context = msgspec.structs.replace(project.context, services=services)
-    approved.harden(project.context.call_id, {"LC_ALL": "C.UTF-8"} if reads else {})
-    return (await project.call(run_shell, command=command)).text
+async def call(project: CommandProject, command: str, *, reads: bool) -> str:
+    project.approved.harden("call", {"LC_ALL": "C.UTF-8"} if reads else {})
+    return (await project.call(run_shell, call_id="call", command=command)).text
 
 
 async def test_M3_a_command_that_runs_unasked_is_refused_more_memory_and_says_so(tmp_path: Path) -> None:
@@ -115,7 +110,7 @@ async def test_M3_programs_that_reserve_much_and_use_little_run(tmp_path: Path, 
         return  # nothing to break
     async with tool_project(tmp_path, variables={"HOME": os.environ["HOME"]}) as project:
         bound(project)
-        (project.folder / "a").write_text("def\n")
+        (project.root / "a").write_text("def\n")
         assert "memory" not in await call(project, command, reads=True)
 
 

@@ -19,7 +19,7 @@ from buddy.workspace.checkpoints.checkpoints import Checkpoints, Mark, Taken
 from buddy.workspace.git.survey import UNKNOWN, survey_restore
 from buddy.workspace.git.waiting import find_waiting
 from tests.security.test_git_hostile import git, repository
-from tests.support.command_tools import ToolProject, tool_project
+from tests.support.tool_project import CommandProject, tool_project
 from tests.support.undo_logs import undo_log
 
 MUCH_LESS_THAN_GITS_LIMIT_S = 12.0
@@ -92,15 +92,15 @@ async def test_M2_a_pipe_that_a_command_makes_is_named_after_it(tmp_path: Path, 
     assert isinstance(await checkpoints.begin(1, "c2", "run_shell"), Mark)
 
 
-def _status(project: ToolProject) -> Awaitable[ToolResult]:
+def _status(project: CommandProject) -> Awaitable[ToolResult]:
     return project.call(git_status)
 
 
-def _diff(project: ToolProject) -> Awaitable[ToolResult]:
+def _diff(project: CommandProject) -> Awaitable[ToolResult]:
     return project.call(git_diff)
 
 
-def _add(project: ToolProject) -> Awaitable[ToolResult]:
+def _add(project: CommandProject) -> Awaitable[ToolResult]:
     return project.call(git_add, paths=["sub/deep/new.txt"])
 
 
@@ -112,11 +112,11 @@ def _add(project: ToolProject) -> Awaitable[ToolResult]:
     ],
 )
 async def test_M2_a_git_tool_ends_soon(
-    tmp_path: Path, name: str, call: Callable[[ToolProject], Awaitable[ToolResult]]
+    tmp_path: Path, name: str, call: Callable[[CommandProject], Awaitable[ToolResult]]
 ) -> None:
     async with tool_project(tmp_path) as project:
-        tree(project.folder)
-        pipe(project.folder / name)
+        tree(project.root)
+        pipe(project.root / name)
         begin = time.monotonic()
         try:
             await call(project)  # not every git reads every file
@@ -128,21 +128,19 @@ async def test_M2_a_git_tool_ends_soon(
 
 async def test_M2_git_status_names_a_pipe_deep_in_the_tree(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        tree(project.folder)
-        pipe(project.folder / "sub/deep/.gitignore")
+        tree(project.root)
+        pipe(project.root / "sub/deep/.gitignore")
         with pytest.raises(ToolError, match=r"found a named pipe.*: sub/deep/\.gitignore; remove it"):
             await project.call(git_status)
 
 
 async def test_M2_the_footer_does_not_wait(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        tree(project.folder)
-        (project.folder / "a.txt").write_text("two\n")
-        pipe(project.folder / "sub/deep/.gitattributes")
+        tree(project.root)
+        (project.root / "a.txt").write_text("two\n")
+        pipe(project.root / "sub/deep/.gitattributes")
         async with asyncio.timeout(MUCH_LESS_THAN_GITS_LIMIT_S):
-            await read_branch(
-                project.children, Boundary(str(project.folder), str(project.folder), str(tmp_path))
-            )
+            await read_branch(project.children, Boundary(str(project.root), str(project.root), str(tmp_path)))
 
 
 def test_M2_a_survey_does_not_wait(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from buddy.agent.messages import ToolMessage
 from buddy.llm.scripted import Say, ScriptedCall
-from tests.support.board_session import until
 from tests.support.scripted_session import scripted_session
+from tests.support.waiting import until
 
 REFUSED = "changed after it was shown for approval; nothing was run. Read it and ask again."
 

@@ -13,9 +13,10 @@ from buddy.safety.secrets.redact import redact
 from buddy.sessions.export import export_session
 from tests.fake_llm.script import Reply, Stall, call, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Program, running, until
+from tests.support.program import Program, running
 from tests.support.secrets_for_tests import SHAPED
 from tests.support.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE
+from tests.support.waiting import until
 
 SECRETS = {**SHAPED, **{f"published {name}": text for name, text in WHOLE.items()}}
 PLACED = [form.format(secret) for form, secret in IN_PLACE.values()]

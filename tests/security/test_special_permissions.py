@@ -15,7 +15,7 @@ from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.undo.trash import Trash
 from tests.capabilities import requires
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 SPECIAL = 0o7755
 NOTE = "Note: a was setuid or setgid; it is not any more, as after any write."

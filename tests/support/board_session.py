@@ -32,6 +32,7 @@ from buddy.tools.cache import ToolCache
 from tests.support.laws import ScriptedLane, Step
 from tests.support.session_files import store_in
 from tests.support.unconfined import Unconfined
+from tests.support.waiting import until
 
 
 class BoardSession:
@@ -153,14 +154,6 @@ async def board_session(root: Path, *tools: Tool, **more: object) -> AsyncIterat
         board.open()
         yield session
     await journal.close()
-
-
-async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
-    """Wait until something holds, with a deadline against hanging."""
-    end = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        await asyncio.sleep(0.002)
 
 
 def gate() -> tuple[asyncio.Event, asyncio.Event, Callable[[], object]]:

@@ -15,8 +15,7 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,14 +211,6 @@ async def finished(process: asyncio.subprocess.Process, stdin: bytes | None = No
         raise AssertionError(f"the program did not end\n{out.decode()}\n{err.decode()}") from None
     assert process.returncode is not None
     return Ran(process.returncode, (out or b"").decode("utf-8", "replace"), (err or b"").decode())
-
-
-async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
-    """Wait until something holds, with a deadline against hanging."""
-    end = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
-        await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

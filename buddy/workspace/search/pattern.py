@@ -290,7 +290,7 @@ def _first_text(tokens: tuple[Token, ...]) -> str:
     if any(token.kind == "or" for token in tokens):
         return ""
     text = ""
-    for token, after in zip(tokens, (*tokens[1:], None), strict=True):
+    for token, after in zip(tokens, (*tokens, None)[1:], strict=True):
         if after is not None and after.kind == "repeat":
             break
         if token.kind == "char" and token.value.isascii() and token.value not in "\r\n":
@@ -305,7 +305,7 @@ def _rarest_of(tokens: tuple[Token, ...], ignore_case: bool) -> str:
     letter is in none when case does not count."""
     certain = ""
     depth = 0
-    for token, after in zip(tokens, (*tokens[1:], None), strict=True):
+    for token, after in zip(tokens, (*tokens, None)[1:], strict=True):
         if token.kind == "or" and depth == 0:
             return ""
         depth += (token.kind in ("open", "look")) - (token.kind == "close")

@@ -15,7 +15,8 @@ from buddy.workspace.processes.process_tree import end_left, left_commands, stra
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Fault, Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import DIRECT, LANES, YOLO, Program, check_golden, running, sent, until
+from tests.support.program import DIRECT, LANES, YOLO, Program, check_golden, running, sent
+from tests.support.waiting import until
 
 TOOLS = ("read_file", "edit_file", "run_shell")
 CALC = "def add(a, b):\n    return a - b\n"

@@ -18,8 +18,9 @@ from buddy.safety.policy.decide import CLAUDE_MODES
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, Tokens, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import DIRECT, YOLO, Program, running, until
+from tests.support.program import DIRECT, YOLO, Program, running
 from tests.support.program import finished as ended
+from tests.support.waiting import until
 
 TOOLS = ("read_file", "write_file", "run_shell")
 

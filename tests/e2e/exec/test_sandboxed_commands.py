@@ -20,7 +20,7 @@ from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.security.test_racing_names import RACE
-from tests.support.command_tools import processes_with
+from tests.support.processes import processes_with
 from tests.support.program import YOLO, Program
 from tests.support.sandbox_machine import WITHOUT_NAMESPACES
 from tests.support.through_the_proxy import FETCH, far_server

@@ -25,10 +25,10 @@ from buddy.workspace.processes.process_tree import end_left, left_commands, read
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.support.board_session import BoardSession
-from tests.support.command_tools import until
 from tests.support.program import YOLO
 from tests.support.repl import open_repl
 from tests.support.session_files import said, store_in
+from tests.support.waiting import until
 
 linux = requires("proc")
 

@@ -21,8 +21,8 @@ from buddy.tools.files.move import delete_file, move_file
 from buddy.tools.grep import grep
 from buddy.tools.shell import run_shell
 from buddy.workspace.undo.log import Effect
-from tests.support.command_tools import until
 from tests.support.scripted_session import ScriptedSession, scripted_session
+from tests.support.waiting import until
 
 
 class Person:

@@ -13,8 +13,8 @@ from buddy.tools.jobs import list_jobs, send_keys, stop_job, write_job
 from buddy.tools.shell import SHOWN_CHARS, run_shell, tail_for_display
 from buddy.workspace.git.diff import parse_diff
 from buddy.workspace.processes.output import MAX_PIECE_BYTES, OutputBounds, OutputLog, ProgressFeed
-from tests.support.command_tools import tool_project, until
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject, tool_project
+from tests.support.waiting import until
 
 
 async def test_one_byte_of_a_job_one_character_and_one_key(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_write import git_add, git_checkout, git_commit, git_stash
 from buddy.workspace.processes.child import KEPT_BYTES
 from tests.security.test_git_hostile import config, git, repository
-from tests.support.command_tools import ToolProject, tool_project
+from tests.support.tool_project import CommandProject, tool_project
 
 
 def _ambiguous(folder: Path) -> None:
@@ -43,7 +43,7 @@ def _trace_and_a_filter(folder: Path) -> None:
 NOISES = (_ambiguous, _attributes_nobody_can_read, _line_ends, _traced, _trace_and_a_filter)
 
 
-async def looked(project: ToolProject) -> dict[str, ToolResult]:
+async def looked(project: CommandProject) -> dict[str, ToolResult]:
     return {
         "status": await project.call(git_status),
         "diff": await project.call(git_diff),
@@ -75,9 +75,9 @@ async def test_answers_are_the_same_whatever_git_says_on_the_side(
     tmp_path: Path, noise: Callable[[Path], None]
 ) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         quiet = await looked(project)
-        noise(project.folder)
+        noise(project.root)
         noisy = await looked(project)
         for name, result in noisy.items():
             assert named(without_remarks(result.text)) == quiet[name].text, name
@@ -88,11 +88,11 @@ async def test_answers_are_the_same_whatever_git_says_on_the_side(
 
 async def test_what_git_warns_of_is_told_beside_its_answer(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
-        _line_ends(project.folder)
+        repository(project.root)
+        _line_ends(project.root)
         for name in ("c.txt", "d.txt", "e.txt", "f.txt"):
-            (project.folder / name).write_text("x\n")
-        git(project.folder, "add", "--intent-to-add", ".")
+            (project.root / name).write_text("x\n")
+        git(project.root, "add", "--intent-to-add", ".")
         result = await project.call(git_diff)
         lines = result.text.splitlines()
         assert lines[0].startswith("diff --git a/a.txt b/a.txt")
@@ -109,9 +109,9 @@ async def test_changes_are_made_and_a_failure_still_says_why(
     tmp_path: Path, noise: Callable[[Path], None]
 ) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
-        config(project.folder, ("user.name", "A"), ("user.email", "a@example.org"))
-        noise(project.folder)
+        repository(project.root)
+        config(project.root, ("user.name", "A"), ("user.email", "a@example.org"))
+        noise(project.root)
         await project.call(git_add, paths=["new.txt"])
         await project.call(git_commit, message="third")
         assert "third" in (await project.call(git_log, limit=1)).text
@@ -130,8 +130,8 @@ async def test_changes_are_made_and_a_failure_still_says_why(
 async def test_a_program_that_talks_without_end_on_the_side_is_not_held_up(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
         request = project.request("head -c 5000000 /dev/zero | tr '\\0' x >&2; echo answer")
-        done = await project.children.run_apart(request, timeout_s=30, cancelled=project.context.cancelled)
+        done = await project.children.run_apart(request, timeout_s=30, cancelled=project.cancelled)
         assert (done.ok, done.text, done.remarks) == (True, "answer\n", "x" * KEPT_BYTES)
         left = project.request("(sleep 60 & echo on its own >&2) ; echo answer")
-        done = await project.children.run_apart(left, timeout_s=30, cancelled=project.context.cancelled)
+        done = await project.children.run_apart(left, timeout_s=30, cancelled=project.cancelled)
         assert (done.text, done.remarks) == ("answer\n", "on its own\n")

@@ -13,8 +13,8 @@ from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary
 from buddy.tools.git import git_log
 from tests.security.test_git_hostile import config, git
-from tests.support.command_tools import tool_project
 from tests.support.shell_project import ShellProject, shell_project
+from tests.support.tool_project import tool_project
 
 
 def commit(folder: Path) -> Path:
@@ -239,4 +239,4 @@ async def test_ATTACK_F5_a_setting_that_names_a_file_outside_asks(project: Shell
 async def _log(project: ShellProject, *, trusted: bool = False) -> str:
     async with tool_project(project.root.parent, trusted=trusted) as project:
         arguments = git_log.decode("{}")
-        return str((await git_log.run(project.context, arguments)).text)
+        return str((await git_log.run(project.context(), arguments)).text)

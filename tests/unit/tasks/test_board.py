@@ -21,8 +21,9 @@ from buddy.agent.provider import Finished, ProviderError, TextPiece
 from buddy.agent.tool import ToolContext, tool
 from buddy.config.settings import ConfigError
 from buddy.tasks.board import TaskBoard, TaskError
-from tests.support.board_session import BoardSession, board_session, gate, until
+from tests.support.board_session import BoardSession, board_session, gate
 from tests.support.laws import calls, check_laws, says
+from tests.support.waiting import until
 
 
 @tool(risk="low")

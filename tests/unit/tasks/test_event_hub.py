@@ -29,8 +29,9 @@ from buddy.agent.provider import Finished, TextPiece
 from buddy.agent.tool import Access, ToolContext, ToolError, tool
 from buddy.tasks.approvals import AnswerRefused
 from buddy.tasks.event_hub import HIGH_WATER_CHARS, EventHub
-from tests.support.board_session import BoardSession, board_session, until
+from tests.support.board_session import BoardSession, board_session
 from tests.support.laws import calls, says
+from tests.support.waiting import until
 
 PIECES = st.sampled_from([TextDelta, ThinkingDelta])
 

@@ -16,8 +16,8 @@ from buddy.agent.provider import ModelRequest
 from buddy.agent.tool import ToolContext
 from buddy.llm.scripted import Fail, Reply, Say, ScriptedCall
 from buddy.tools.delegate import delegate
-from tests.support.command_tools import until
 from tests.support.scripted_session import first_text, last_result, scripted_session
+from tests.support.waiting import until
 
 
 def delegated(text: str, **more: object) -> ScriptedCall:

@@ -14,12 +14,14 @@ from buddy.tools.git_write import git_add, git_checkout, git_commit, git_pull, g
 from buddy.workspace.git.diff import parse_diff
 from buddy.workspace.git.run import GitLock
 from tests.security.test_git_hostile import config, git, program, repository
-from tests.support.command_tools import ToolProject, processes_with, tool_project, until
+from tests.support.processes import processes_with
+from tests.support.tool_project import CommandProject, tool_project
+from tests.support.waiting import until
 
 
 async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         result = await project.call(git_status)
         assert result.text == "## main\n M a.txt\nM  b.txt\n?? new.txt\n"
         assert result.display == Plain("3 changed paths", result.text)
@@ -28,14 +30,14 @@ async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
 
 async def test_a_clean_tree_says_so(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        git(repository(project.folder), "reset", "-q", "--hard")
-        (project.folder / "new.txt").unlink()
+        git(repository(project.root), "reset", "-q", "--hard")
+        (project.root / "new.txt").unlink()
         assert (await project.call(git_status)).text == "## main\nnothing changed, nothing untracked\n"
 
 
 async def test_a_path_that_is_not_there_is_not_taken_for_one_without_changes(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        git(repository(project.folder), "reset", "-q", "--hard")
+        git(repository(project.root), "reset", "-q", "--hard")
         for path in ("*.txt", "nwe.txt"):
             for tool in (git_status, git_diff, git_log, git_show):
                 said = (await project.call(tool, path=path)).text
@@ -46,7 +48,7 @@ async def test_a_path_that_is_not_there_is_not_taken_for_one_without_changes(tmp
 
 async def test_diff_is_text_for_the_model_and_files_for_the_person(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         result = await project.call(git_diff)
         assert "+two\n" in result.text
         assert result.display == Diff(
@@ -66,7 +68,7 @@ async def test_diff_is_text_for_the_model_and_files_for_the_person(tmp_path: Pat
 
 async def test_additions_deletions_renames_binaries_and_odd_names_are_told_apart(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / "long.txt").write_text("".join(f"{n}\n" for n in range(50)))
         git(folder, "add", ".")
         git(folder, "commit", "-qm", "third")
@@ -90,7 +92,7 @@ async def test_additions_deletions_renames_binaries_and_odd_names_are_told_apart
 
 async def test_log_show_and_branches(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         lines = (await project.call(git_log)).text.splitlines()
         assert [line.split(" A: ")[1] for line in lines] == ["second (HEAD -> main)", "first"]
         assert len((await project.call(git_log, max_count=1)).text.splitlines()) == 1
@@ -118,7 +120,7 @@ def _merge(folder: Path) -> Path:
 @pytest.mark.parametrize("configured", ["", "separate", "off", "remerge"])
 async def test_RU_15_a_merge_is_shown_against_its_first_parent(tmp_path: Path, configured: str) -> None:
     async with tool_project(tmp_path) as project:
-        folder = _merge(project.folder)
+        folder = _merge(project.root)
         if configured:
             git(folder, "config", "log.diffMerges", configured)
         for path in ("", "c.txt"):
@@ -133,7 +135,7 @@ async def test_RU_15_a_merge_is_shown_against_its_first_parent(tmp_path: Path, c
 
 async def test_RU_15_an_unchanged_path_is_told_with_where_the_file_is(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = _merge(project.folder)
+        folder = _merge(project.root)
         (folder / "sub").mkdir()
         (folder / "sub" / "d.txt").write_text("d\n")
         git(folder, "add", ".")
@@ -157,7 +159,7 @@ async def test_RU_15_an_unchanged_path_is_told_with_where_the_file_is(tmp_path: 
 
 async def test_secret_files_are_left_out_of_a_diff_unless_named(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / ".env").write_text("KEY=hunter2\n")
         git(folder, "add", "-f", ".env")
         result = await project.call(git_diff, staged=True)
@@ -191,7 +193,7 @@ def test_the_file_a_ref_names_is_found(ref: str, path: str) -> None:
 @pytest.mark.parametrize("ref", ["HEAD:.env", "HEAD:.env..HEAD:a.txt", ":0:.env"])
 async def test_a_diff_or_log_of_a_file_by_ref_is_refused(tmp_path: Path, ref: str) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         for tool in (git_diff, git_log):
             with pytest.raises(ToolError, match="git_show shows a file of a commit"):
                 await project.call(tool, ref=ref)
@@ -202,7 +204,7 @@ async def test_a_diff_or_log_of_a_file_by_ref_is_refused(tmp_path: Path, ref: st
 
 async def test_secrets_in_a_stash_are_left_out(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         await identity(project)
         (folder / ".env").write_text("KEY=hunter2\n")
         git(folder, "add", "-f", ".env")
@@ -216,7 +218,7 @@ async def test_a_repository_larger_than_the_workspace_is_seen_only_inside_it(tmp
     outer = tmp_path / "outer"
     repository(outer)
     async with tool_project(outer) as project:
-        (project.folder / "mine.txt").write_text("x\n")
+        (project.root / "mine.txt").write_text("x\n")
         (outer / "theirs.txt").write_text("x\n")
         status = (await project.call(git_status)).text
         assert status == "## main\n?? ./\n"
@@ -229,37 +231,37 @@ async def test_outside_a_repository_and_before_the_first_commit_it_says_so(tmp_p
     async with tool_project(tmp_path) as project:
         with pytest.raises(ToolError, match=r"expected a git repository, found no \.git"):
             await project.call(git_status)
-        git(project.folder, "init", "-q", "-b", "main")
+        git(project.root, "init", "-q", "-b", "main")
         assert (await project.call(git_status)).text.startswith("## No commits yet on main\n")
         with pytest.raises(ToolError, match="git failed"):
             await project.call(git_log)
 
 
-async def identity(project: ToolProject) -> None:
-    config(project.folder, ("user.name", "A"), ("user.email", "a@example.org"))
+async def identity(project: CommandProject) -> None:
+    config(project.root, ("user.name", "A"), ("user.email", "a@example.org"))
 
 
 async def test_add_commit_checkout_and_stash_change_the_repository(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         await identity(project)
         await project.call(git_add, paths=["new.txt"])
         assert "A  new.txt" in (await project.call(git_status)).text
         await project.call(git_commit, message="-m is no option\n\nbody", paths=["new.txt"])
-        assert git(project.folder, "log", "-1", "--format=%B").strip() == "-m is no option\n\nbody"
+        assert git(project.root, "log", "-1", "--format=%B").strip() == "-m is no option\n\nbody"
         await project.call(git_stash, message="later")
         assert "later" in (await project.call(git_stash, action="list")).text
         await project.call(git_stash, action="pop")
         await project.call(git_checkout, ref="topic", create=True)
         assert (await project.call(git_status)).text.startswith("## topic\n")
         await project.call(git_checkout, paths=["a.txt"])
-        assert (project.folder / "a.txt").read_text() == "one\n"
+        assert (project.root / "a.txt").read_text() == "one\n"
         await project.call(git_checkout, branch="main")
 
 
 async def test_changes_refuse_what_they_cannot_mean(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
+        repository(project.root)
         for call, words in (
             (project.call(git_add, paths=[]), "at least one path"),
             (project.call(git_commit, message=" "), "message is empty"),
@@ -279,7 +281,7 @@ async def test_changes_refuse_what_they_cannot_mean(tmp_path: Path) -> None:
 
 async def test_push_and_pull_reach_a_remote(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         await identity(project)
         git(tmp_path, "init", "-q", "--bare", "remote.git")
         git(folder, "remote", "add", "origin", str(tmp_path / "remote.git"))
@@ -298,7 +300,7 @@ async def test_a_cancelled_git_that_writes_may_end_by_itself_and_is_ended_when_i
     tmp_path: Path, hook_s: float, committed: bool
 ) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         await identity(project)
         hook = folder / ".git" / "hooks" / "pre-commit"
         hook.parent.mkdir(exist_ok=True)
@@ -308,7 +310,7 @@ async def test_a_cancelled_git_that_writes_may_end_by_itself_and_is_ended_when_i
         git(folder, "add", "new.txt")
         call = asyncio.ensure_future(project.call(git_commit, message="a change"))
         await until((tmp_path / "begun").exists)
-        project.context.cancelled.set()
+        project.cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert ("a change" in git(folder, "log", "--format=%s")) == committed
@@ -318,7 +320,7 @@ async def test_a_cancelled_git_that_writes_may_end_by_itself_and_is_ended_when_i
 
 async def test_the_current_branch_alone_is_pushed_where_none_is_named(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         await identity(project)
         git(tmp_path, "init", "-q", "--bare", "remote.git")
         git(folder, "remote", "add", "origin", str(tmp_path / "remote.git"))
@@ -330,11 +332,11 @@ async def test_the_current_branch_alone_is_pushed_where_none_is_named(tmp_path: 
 
 async def test_an_approval_shows_the_command_and_what_the_repository_would_run(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         config(folder, ("gpg.program", "/evil"))
         program(folder / ".git" / "hooks", "pre-commit")
         assert git_commit.preview is not None
-        shown = git_commit.preview(project.context, git_commit.decode('{"message": "it is"}'))
+        shown = git_commit.preview(project.context(), git_commit.decode('{"message": "it is"}'))
         assert shown == Plain(
             "git commit '--message=it is'",
             "the repository brings programs of its configuration (gpg.program) and hooks (pre-commit); "
@@ -344,8 +346,8 @@ async def test_an_approval_shows_the_command_and_what_the_repository_would_run(t
 
 async def test_writers_take_turns_and_readers_do_not_wait(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        repository(project.folder)
-        lock = project.context.service(GitLock)
+        repository(project.root)
+        lock = project.context().service(GitLock)
         async with lock:
             work = asyncio.ensure_future(project.call(git_add, paths=["new.txt"]))
             assert "?? new.txt" in (await project.call(git_status)).text
@@ -357,7 +359,7 @@ async def test_writers_take_turns_and_readers_do_not_wait(tmp_path: Path) -> Non
 
 async def test_cancelling_a_writer_ends_git_and_frees_the_lock(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         await identity(project)
         hook = folder / ".git" / "hooks" / "pre-commit"
         hook.write_text("#!/bin/sh\ntouch hooked\nsleep 60\n")
@@ -368,13 +370,13 @@ async def test_cancelling_a_writer_ends_git_and_frees_the_lock(tmp_path: Path) -
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        async with project.context.service(GitLock):
+        async with project.context().service(GitLock):
             pass
 
 
 async def test_a_long_diff_is_shortened_and_hides_what_it_cannot_name(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        folder = repository(project.folder)
+        folder = repository(project.root)
         (folder / "a.txt").write_text("x" * 80 + "\n" + "y\n" * 70_000)
         result = await project.call(git_diff)
         assert "bytes left out; the whole is in" in result.text

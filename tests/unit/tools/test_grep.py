@@ -20,16 +20,16 @@ from buddy.tools.files.listing import find_files
 from buddy.tools.grep import grep
 from buddy.workspace.files.name_index import MAX_SCORED, FileIndex, Paths, best, score
 from buddy.workspace.search.runner import STUCK_S, SearchRun, _watch
-from tests.support.search_tools import SearchProject, search_project
+from tests.support.tool_project import CommandProject, tool_project
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
-    async with search_project(tmp_path) as project:
+async def project(tmp_path: Path) -> AsyncGenerator[CommandProject]:
+    async with tool_project(tmp_path) as project:
         yield project
 
 
-async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(project: SearchProject) -> None:
+async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(project: CommandProject) -> None:
     project.put("a.py", "x\nneedle 1\ny\nneedle 2\n")
     project.put("b.py", "needle 3\nneedle 4\r\n")
     project.put("c.bin", b"\0needle")
@@ -42,7 +42,7 @@ async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(project: S
     )
 
 
-async def test_few_matches_come_with_their_surroundings(project: SearchProject) -> None:
+async def test_few_matches_come_with_their_surroundings(project: CommandProject) -> None:
     project.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
 
     one = await project.grep("line 50$")
@@ -53,13 +53,13 @@ async def test_few_matches_come_with_their_surroundings(project: SearchProject) 
     assert "--" in (await project.grep("line (5|95)$")).splitlines()
 
 
-async def test_RU_small_context_0_gives_the_matching_lines_alone(project: SearchProject) -> None:
+async def test_RU_small_context_0_gives_the_matching_lines_alone(project: CommandProject) -> None:
     project.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
 
     assert await project.grep("line 50$", context=0) == "a.py\n50:line 50\n[1 match in 1 file]"
 
 
-async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(project: SearchProject) -> None:
+async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(project: CommandProject) -> None:
     for name in ("a.py", "pkg/a.py", "pkg/deep/a.py"):
         project.put(name, "x\n")
 
@@ -75,13 +75,13 @@ async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(projec
 
 
 @pytest.mark.parametrize("path", ["src\\a.py", "'src/a.py'", " src/a.py ", "`src/a.py`"])
-async def test_a_path_spelled_oddly_is_refused_with_the_right_one(project: SearchProject, path: str) -> None:
+async def test_a_path_spelled_oddly_is_refused_with_the_right_one(project: CommandProject, path: str) -> None:
     project.put("src/a.py", "x\n")
 
     assert (await project.grep("x", path=path)).endswith("does not exist. Did you mean src/a.py?")
 
 
-async def test_many_matches_are_given_in_pages(project: SearchProject) -> None:
+async def test_many_matches_are_given_in_pages(project: CommandProject) -> None:
     for n in range(5):
         project.put(f"{n}.txt", "hit\n" * 50)
 
@@ -93,7 +93,7 @@ async def test_many_matches_are_given_in_pages(project: SearchProject) -> None:
     assert "past the last" in await project.grep("hit", offset=250)
 
 
-async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(project: SearchProject) -> None:
+async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(project: CommandProject) -> None:
     for n in range(60):
         project.put(f"{n:02}.txt", "hit\n" * 100)
 
@@ -116,7 +116,7 @@ async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(projec
     assert files == "59.txt\n[shown 60–60 of 60 files]"
 
 
-async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(project: SearchProject) -> None:
+async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(project: CommandProject) -> None:
     project.put(".gitignore", "out/\n*.log\n")
     project.put("a.txt", "else\n")
     project.put("out/x.txt", "needle\n" * 11)
@@ -130,7 +130,7 @@ async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(pro
 
 
 async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searched(
-    project: SearchProject,
+    project: CommandProject,
 ) -> None:
     project.put("a.txt", "x\n")
     said = {
@@ -158,7 +158,7 @@ async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searc
     assert "multiline=true" in said["a\nb"]
 
 
-async def test_long_lines_are_cut_around_the_match(project: SearchProject) -> None:
+async def test_long_lines_are_cut_around_the_match(project: CommandProject) -> None:
     project.put("a.js", "x" * 20_000 + "needle" + "y" * 20_000)
 
     line = (await project.grep("needle")).splitlines()[1]
@@ -169,7 +169,7 @@ async def test_long_lines_are_cut_around_the_match(project: SearchProject) -> No
 
 
 async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_responsive(
-    project: SearchProject,
+    project: CommandProject,
 ) -> None:
     project.put("a.txt", "a" * 50_000 + "b\n")
     gaps: list[float] = []
@@ -217,7 +217,7 @@ async def test_a_search_is_not_given_up_because_this_program_stood_still(tmp_pat
     assert (children.looks, children.ended) == (2, [])
 
 
-async def test_lines_of_any_length_are_searched_alike(project: SearchProject) -> None:
+async def test_lines_of_any_length_are_searched_alike(project: CommandProject) -> None:
     for n in range(6):
         project.put(f"{n}.txt", "one a.b\ntwo\n" + ("ab" * 3000 + "\n" if n == 2 else ""))
 
@@ -233,7 +233,7 @@ async def test_lines_of_any_length_are_searched_alike(project: SearchProject) ->
 
 
 async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(
-    project: SearchProject,
+    project: CommandProject,
 ) -> None:
     (project.root / "loop").symlink_to(project.root)
     project.put("a.txt", "needle\n")
@@ -247,17 +247,18 @@ async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(
     assert (await project.ask(find_files, pattern="*")).splitlines()[-1] == "[3 files]"
 
 
-async def test_a_search_out_of_time_does_not_say_no_matches(project: SearchProject) -> None:
+async def test_a_search_out_of_time_does_not_say_no_matches(project: CommandProject) -> None:
     for n in range(50):
         project.put(f"{n}.txt", "x\n")
 
-    said = await project.grep("needle", limit_s=0)
+    project.search_limit_s = 0
+    said = await project.grep("needle")
 
     assert "no matches" not in said
     assert "not every folder was looked at" in said
 
 
-async def test_a_cancelled_search_leaves_no_process_behind(project: SearchProject) -> None:
+async def test_a_cancelled_search_leaves_no_process_behind(project: CommandProject) -> None:
     project.put("a.txt", "a" * 50_000 + "b\n")
     before = set(psutil.Process().children())
     searching = asyncio.create_task(project.grep("(a+)+(?=c)"))
@@ -271,7 +272,7 @@ async def test_a_cancelled_search_leaves_no_process_behind(project: SearchProjec
     assert set(psutil.Process().children()) <= before
 
 
-async def test_links_are_found_by_name_as_old_as_they_are_themselves(project: SearchProject) -> None:
+async def test_links_are_found_by_name_as_old_as_they_are_themselves(project: CommandProject) -> None:
     project.put("a.txt", "x")
     (project.root / "b.txt").symlink_to("nowhere")
     os.utime(project.root / "a.txt", (2_000_000_000, 2_000_000_000))
@@ -279,7 +280,7 @@ async def test_links_are_found_by_name_as_old_as_they_are_themselves(project: Se
     assert await project.ask(find_files, pattern="*.txt") == "a.txt\nb.txt\n[2 files]"
 
 
-async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(project: SearchProject) -> None:
+async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(project: CommandProject) -> None:
     project.put("src/a.ts", "word\n")
     project.put("etc/b.ts", "word\n")
     for pattern in (f"{project.root}/src/*.ts", f"{project.root}/**/a.*", "/src/*.ts"):
@@ -296,7 +297,7 @@ async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(project: 
             assert "leads out of the folder it is matched below" in answer, (pattern, answer)
 
 
-async def test_files_are_found_by_name_newest_first(project: SearchProject) -> None:
+async def test_files_are_found_by_name_newest_first(project: CommandProject) -> None:
     for age, name in enumerate(("src/a.ts", "src/deep/b.tsx", "c.ts", "out/d.ts", "README.md")):
         project.put(name, "")
         os.utime(project.root / name, (1_000_000 - age, 1_000_000 - age))
@@ -332,7 +333,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
 async def test_definitions_are_found_in_every_language_and_uses_are_not(
-    project: SearchProject, name: str
+    project: CommandProject, name: str
 ) -> None:
     project.put(name, SOURCES[name])
     line = next(n for n, text in enumerate(SOURCES[name].splitlines(), 1) if "Thing" in text)
@@ -343,7 +344,7 @@ async def test_definitions_are_found_in_every_language_and_uses_are_not(
     assert said[-1].startswith("[1 definition of Thing, found by ")
 
 
-async def test_a_name_without_a_definition_is_told_with_its_uses(project: SearchProject) -> None:
+async def test_a_name_without_a_definition_is_told_with_its_uses(project: CommandProject) -> None:
     project.put("a.py", "print(Thing)\n")
 
     assert await project.ask(find_definition, name="Thing") == (
@@ -387,7 +388,7 @@ def test_the_index_lists_in_the_background_and_leaves_out_what_is_ignored(tmp_pa
     index.close()
 
 
-async def test_a_child_reads_old_encodings_as_the_program_does(project: SearchProject) -> None:
+async def test_a_child_reads_old_encodings_as_the_program_does(project: CommandProject) -> None:
     lines = "Съешь же ещё этих мягких французских булок\nда выпей чаю\n" * 4
     (project.root / "old.txt").write_bytes(lines.encode("cp1251"))
     plain = await project.grep("мягких французских", mode="count")

@@ -13,7 +13,9 @@ from buddy.agent.tool import Access, ToolError
 from buddy.tools.run_tests import run_tests
 from buddy.workspace.test_runners import ResultReader, SuiteCounts, find_suite
 from tests.capabilities import requires
-from tests.support.command_tools import processes_with, tool_project, until
+from tests.support.processes import processes_with
+from tests.support.tool_project import tool_project
+from tests.support.waiting import until
 
 
 def counts(text: str, *, piece: int = 0) -> SuiteCounts:
@@ -157,7 +159,7 @@ def python_project(folder: Path, body: str) -> None:
 async def test_a_real_run_tells_counts_and_failing_names(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
         python_project(
-            project.folder,
+            project.root,
             "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2\ndef test_c(): pytest.skip()\n",
         )
         result = await project.call(run_tests)
@@ -173,7 +175,7 @@ async def test_a_real_run_tells_counts_and_failing_names(tmp_path: Path) -> None
 @requires("make")
 async def test_make_is_run_and_an_output_without_counts_is_told(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        write(project.folder, Makefile="test:\n\t@echo fine\n")
+        write(project.root, Makefile="test:\n\t@echo fine\n")
         result = await project.call(run_tests)
         assert result.text.startswith("no test counts in the output (make, exit code 0, ")
         assert result.ok
@@ -181,7 +183,7 @@ async def test_make_is_run_and_an_output_without_counts_is_told(tmp_path: Path) 
 
 async def test_a_missing_runner_is_explained(tmp_path: Path) -> None:
     async with tool_project(tmp_path, variables={"PATH": str(tmp_path)}) as project:
-        write(project.folder, go__mod="module x\n")
+        write(project.root, go__mod="module x\n")
         with pytest.raises(ToolError, match="go could not be started: No such file"):
             await project.call(run_tests)
 
@@ -190,7 +192,7 @@ async def test_a_missing_runner_is_explained(tmp_path: Path) -> None:
 async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     mark = "54321.125"
     async with tool_project(tmp_path) as project:
-        write(project.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
+        write(project.root, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
         result = await project.call(run_tests, timeout=0.5)
         assert "stopped at the time limit" in result.text
         assert result.ok is False
@@ -201,7 +203,7 @@ async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_p
 async def test_cancelling_a_run_ends_it(tmp_path: Path) -> None:
     mark = "54321.250"
     async with tool_project(tmp_path) as project:
-        write(project.folder, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
+        write(project.root, Makefile=f"test:\n\tsetsid sleep {mark} & sleep {mark}\n")
         work = asyncio.ensure_future(project.call(run_tests))
         await until(lambda: len(processes_with(mark)) >= 2)
         work.cancel()

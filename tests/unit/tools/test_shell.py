@@ -10,7 +10,8 @@ import pytest
 from buddy.agent.display import Command
 from buddy.agent.tool import Access, ToolError, ToolRegistry
 from buddy.tools.shell import ShellSettings, duration_s, run_shell
-from tests.support.command_tools import tool_project, until
+from tests.support.tool_project import tool_project
+from tests.support.waiting import until
 
 
 def without_seconds(text: str) -> str:
@@ -48,12 +49,12 @@ async def test_a_signal_is_named(tmp_path: Path) -> None:
 
 async def test_output_is_shown_while_the_command_runs(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        (project.folder / "gate").write_text("")
+        (project.root / "gate").write_text("")
         work = asyncio.ensure_future(
             project.call(run_shell, command="echo first; while [ -e gate ]; do sleep 0.01; done; echo second")
         )
         await until(lambda: project.progress == ["first\n"])
-        (project.folder / "gate").unlink()
+        (project.root / "gate").unlink()
         await work
         assert project.progress == ["first\n", "second\n"]
 
@@ -64,9 +65,9 @@ async def test_names_and_arguments_of_other_programs_are_taken(tmp_path: Path) -
         for name in ("bash", "shell", "run_command", "execute_command"):
             found = registry.get(name)
             assert found is run_shell
-        (project.folder / "sub").mkdir()
+        (project.root / "sub").mkdir()
         result = await project.call(run_shell, cmd="pwd", workdir="sub", timeout_seconds=5)
-        assert result.text.startswith(f"{project.folder}/sub\n")
+        assert result.text.startswith(f"{project.root}/sub\n")
 
 
 def test_it_may_change_anything_and_says_so() -> None:
@@ -141,7 +142,7 @@ async def test_an_empty_command_and_a_missing_folder_are_refused(tmp_path: Path)
 
 async def test_a_deleted_working_directory_is_explained(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        project.folder.rmdir()
+        project.root.rmdir()
         with pytest.raises(ToolError, match="expected a folder to work in, found none at"):
             await project.call(run_shell, command="true")
 
@@ -154,10 +155,10 @@ async def test_a_command_can_delete_its_own_folder(tmp_path: Path) -> None:
 
 async def test_nothing_is_started_after_the_cancellation(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        project.context.cancelled.set()
+        project.cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await project.call(run_shell, command="sleep 0.5; touch ran")
-        assert not (project.folder / "ran").exists()
+        assert not (project.root / "ran").exists()
 
 
 async def test_commands_run_side_by_side(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from buddy.tools.worktree_merge import bring, changes_diff, is_there, links_by_h
 from buddy.workspace.worktrees.changes import WorktreeStates
 from buddy.workspace.worktrees.worktrees import Worktree
 from tests.security.test_git_hostile import git
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import SEAL
 from tests.unit.workspace.worktrees.test_worktrees import trees_of
 

@@ -15,7 +15,7 @@ from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from tests.capabilities import requires
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from buddy.tools.files.move import copy_file, delete_file, move_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.undo.trash import Trash
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 @pytest.fixture

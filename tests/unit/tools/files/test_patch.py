@@ -15,7 +15,7 @@ from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.patch_format import parse_patch
 from buddy.tools.files.read import read_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 @pytest.fixture

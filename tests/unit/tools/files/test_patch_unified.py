@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.tools.files.patch import apply_patch
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 BEFORE = "import os\n\ndef one():\n    return 1\n\ndef two():\n    return 2\n"
 HUNK = "@@ -3,4 +3,4 @@ import os\n def one():\n-    return 1\n+    return 10\n \n def two():\n"

@@ -22,7 +22,7 @@ from buddy.tools.files.read_documents import pdf_pages
 from buddy.tools.files.read_pictures import png_size
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.read_tracking import FileViews
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -19,7 +19,7 @@ import xlsxwriter
 from buddy.agent.tool import ToolError
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import office_text
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 @pytest.fixture

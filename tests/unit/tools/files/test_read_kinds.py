@@ -17,7 +17,7 @@ from PIL import Image as pillow
 
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import pdf_pages
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from buddy.tools.files.task_diff import MAX_FILES, MAX_LINES, new_files
 from tests.security.test_git_hostile import git, repository
-from tests.support.command_tools import tool_project
+from tests.support.tool_project import tool_project
 
 
 async def test_new_files_show_their_content_up_to_a_bound_and_no_secrets(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        root = repository(project.folder)
+        root = repository(project.root)
         (root / "new.txt").write_text("one\ntwo\n")
         (root / "a b").mkdir()
         (root / "a b" / "in it.py").write_text("x = 1\n")
@@ -21,7 +21,7 @@ async def test_new_files_show_their_content_up_to_a_bound_and_no_secrets(tmp_pat
         (root / "out").symlink_to("/etc/hostname")
         (root / ".gitignore").write_text("ignored\n")
         (root / "ignored").write_text("not this\n")
-        shown, more = await new_files(project.context)
+        shown, more = await new_files(project.context())
     files = {file.path: file for file in shown.files}
     assert more == 0
     assert files["new.txt"].diff == "@@ -0,0 +1,2 @@\n+one\n+two\n"
@@ -37,11 +37,11 @@ async def test_new_files_show_their_content_up_to_a_bound_and_no_secrets(tmp_pat
 
 async def test_of_very_many_new_files_the_first_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     async with tool_project(tmp_path) as project:
-        root = repository(project.folder)
+        root = repository(project.root)
         git(root, "add", "-A")
         for number in range(MAX_FILES + 3):
             (root / f"n{number:03}.txt").write_text("x\n")
-        shown, more = await new_files(project.context)
-        below, _ = await new_files(project.context, "n001.txt")
+        shown, more = await new_files(project.context())
+        below, _ = await new_files(project.context(), "n001.txt")
     assert (len(shown.files), more) == (MAX_FILES, 3)
     assert [file.path for file in below.files] == ["n001.txt"]

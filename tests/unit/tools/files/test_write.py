@@ -13,7 +13,7 @@ from buddy.tools.files.move import move_file
 from buddy.tools.files.patch import apply_patch
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import UNDONE, write_file
-from tests.support.file_tools import TOOLS, ToolProject
+from tests.support.tool_project import TOOLS, ToolProject
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from buddy.tools.files.task_diff import task_diff
 from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.approved_versions import Approved
-from tests.support.command_tools import until
 from tests.support.scripted_session import ScriptedSession, scripted_session
+from tests.support.waiting import until
 
 
 def undo(session: ScriptedSession, number: int | None = None) -> str:

@@ -15,7 +15,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.move import move_file
 from buddy.tools.files.patch import apply_patch
 from buddy.workspace.files.atomic_replace import DISK, Disk, rename_to_free
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import undo_log
 
 THEIRS = "theirs, saved just now\n"

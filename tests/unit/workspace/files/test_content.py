@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.workspace.files.content import decode, legacy_encoding
-from tests.support.search_tools import SearchProject, search_project
+from tests.support.tool_project import CommandProject, tool_project
 
 JAPANESE = "# 合計を計算する関数です。\nprint('こんにちは、世界')\n"
 CHINESE = "# 这个函数计算总和，然后返回结果。\nprint('你好，世界')\n"
@@ -32,8 +32,8 @@ WESTERN = (
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
-    async with search_project(tmp_path) as project:
+async def project(tmp_path: Path) -> AsyncGenerator[CommandProject]:
+    async with tool_project(tmp_path) as project:
         yield project
 
 
@@ -51,7 +51,7 @@ def test_text_in_a_legacy_encoding_is_readable_and_changes_only_where_it_is_edit
 
 @pytest.mark.parametrize("encoding", TEXTS)
 async def test_a_search_shows_and_finds_text_in_a_legacy_encoding(
-    project: SearchProject, encoding: str
+    project: CommandProject, encoding: str
 ) -> None:
     text, word, _ = TEXTS[encoding]
     project.put("a.py", text.encode(encoding))

@@ -14,21 +14,22 @@ from buddy.workspace.processes.jobs import KEPT_ENDED
 from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.screen_model import ScreenModel
-from tests.support.command_tools import ToolProject, tool_project, until
+from tests.support.tool_project import CommandProject, tool_project
+from tests.support.waiting import until
 
 GO = "until test -e go; do sleep 0.01; done; "
 """What follows it in a command waits for `go`: the first look at a job is over by then."""
 
 
-def go(project: ToolProject) -> None:
-    (project.folder / "go").write_text("")
+def go(project: CommandProject) -> None:
+    (project.root / "go").write_text("")
 
 
-async def ended(project: ToolProject, number: int) -> None:
+async def ended(project: CommandProject, number: int) -> None:
     await until(lambda: project.jobs.get(number).status().state == "ended")
 
 
-async def has_said(project: ToolProject, said: bytes) -> None:
+async def has_said(project: CommandProject, said: bytes) -> None:
     await until(lambda: said.decode() in project.jobs.get(1).log.text())
 
 
@@ -82,7 +83,7 @@ async def test_reading_waits_for_news_for_the_end_and_for_a_cancellation(tmp_pat
         await project.call(run_shell, command="sleep 60", background=True)
         work = asyncio.ensure_future(project.call(read_job, job=2, wait=50))
         await asyncio.sleep(0.05)
-        project.context.cancelled.set()
+        project.cancelled.set()
         await work
 
 

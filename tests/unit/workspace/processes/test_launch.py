@@ -33,7 +33,8 @@ from buddy.workspace.processes.process_tree import (
     tag_number,
 )
 from tests.capabilities import requires
-from tests.support.command_tools import tool_project, until
+from tests.support.tool_project import tool_project
+from tests.support.waiting import until
 
 linux = requires("proc")
 

@@ -21,16 +21,16 @@ from buddy.tools.grep import grep
 from buddy.workspace.search import re2 as search_re2
 from buddy.workspace.search.matcher import Found
 from buddy.workspace.search.runner import SearchLimits, SearchRun, merge_results, stoppable
-from tests.support.search_tools import SearchProject, search_project
+from tests.support.tool_project import CommandProject, tool_project
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> AsyncGenerator[SearchProject]:
-    async with search_project(tmp_path) as project:
+async def project(tmp_path: Path) -> AsyncGenerator[CommandProject]:
+    async with tool_project(tmp_path) as project:
         yield project
 
 
-def traps(project: SearchProject) -> None:
+def traps(project: CommandProject) -> None:
     """A tree with everything that makes search programs disagree."""
     subprocess.run(["git", "init", "-q"], cwd=project.root, check=True)
     project.put(".gitignore", "*.log\nout/\n!keep.log\n*.tm[pq]\nsub/**/not\n/rooted\n")
@@ -135,7 +135,7 @@ def without_re2(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 async def test_the_answers_are_the_same_where_there_is_no_re2(
-    project: SearchProject, without_re2: Callable[[], None]
+    project: CommandProject, without_re2: Callable[[], None]
 ) -> None:
     traps(project)
     with_it = [await project.ask(grep, **arguments) for arguments in PATTERNS]
@@ -150,7 +150,7 @@ async def test_the_answers_are_the_same_where_there_is_no_re2(
 @pytest.mark.parametrize("pattern", [r"foo\b.", r"foo(?= )", r"(f)oo\1?\b", "foo"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 100), (3, 4), (90, 40), (400, 10)])
 async def test_pages_are_the_same_whichever_engine_decides_about_a_file(
-    project: SearchProject, pattern: str, offset: int, limit: int, without_re2: Callable[[], None]
+    project: CommandProject, pattern: str, offset: int, limit: int, without_re2: Callable[[], None]
 ) -> None:
     chance = random.Random(5)
     words = ("foo bar", "fooé", "hay", "é foo x", "foo")
@@ -187,7 +187,7 @@ def test_counting_ends_at_the_same_file_as_in_one_search(enough: int) -> None:
     assert whole.binary == ["b"][: searched > 1]
 
 
-async def test_a_search_is_left_at_once_when_cancelled(project: SearchProject) -> None:
+async def test_a_search_is_left_at_once_when_cancelled(project: CommandProject) -> None:
     for n in range(3000):
         project.put(f"{n % 30}/{n}.txt", "hay\n" * 20)
     before = set(psutil.Process().children())
@@ -201,7 +201,7 @@ async def test_a_search_is_left_at_once_when_cancelled(project: SearchProject) -
     assert set(psutil.Process().children()) <= before
 
 
-async def test_no_search_takes_longer_than_its_time_limit(project: SearchProject) -> None:
+async def test_no_search_takes_longer_than_its_time_limit(project: CommandProject) -> None:
     stuck = threading.Event()
     run = SearchRun(None, str(project.root), 1, project.cancelled, time.monotonic() + 0.05)
 
@@ -212,7 +212,7 @@ async def test_no_search_takes_longer_than_its_time_limit(project: SearchProject
         stuck.set()
 
 
-async def test_patterns_that_take_re_for_ever_are_answered_at_once(project: SearchProject) -> None:
+async def test_patterns_that_take_re_for_ever_are_answered_at_once(project: CommandProject) -> None:
     project.put("a.txt", "a" * 50_000 + "\n")
 
     assert (await project.grep("(a+)+b$")).startswith("no matches")
@@ -223,7 +223,7 @@ async def test_patterns_that_take_re_for_ever_are_answered_at_once(project: Sear
     ("pattern", "lines"), [("^$", ["2:"]), ("(?=b)", ["3:b"]), ("^", ["1:a", "2:", "3:b"])]
 )
 async def test_an_empty_match_over_lines_counts_once(
-    project: SearchProject, pattern: str, lines: list[str]
+    project: CommandProject, pattern: str, lines: list[str]
 ) -> None:
     project.put("a.txt", "a\n\nb\n")
 

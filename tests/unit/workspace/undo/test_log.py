@@ -16,7 +16,7 @@ from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.atomic_replace import DISK
 from buddy.workspace.undo.restore import Move, carry_out, look
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import undo_log
 
 

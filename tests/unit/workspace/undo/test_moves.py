@@ -13,7 +13,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.move import copy_file, delete_file, move_file
 from buddy.tools.files.task_diff import task_diff
 from buddy.workspace.undo.moves import RenamedPath
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import undo_log
 
 

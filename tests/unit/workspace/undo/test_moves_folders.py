@@ -15,7 +15,7 @@ from buddy.tools.files.write import write_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.undo.log import Effect
 from buddy.workspace.undo.moves import FolderVersions
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 from tests.support.undo_logs import undo_log
 
 FOLDER = stat.S_IFDIR | 0o755

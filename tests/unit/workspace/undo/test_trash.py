@@ -12,7 +12,7 @@ import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.undo.trash import Trash, Trashed, fill_box
-from tests.support.file_tools import ToolProject
+from tests.support.tool_project import ToolProject
 
 DAY_S = 86_400.0
 NOW = 1_000 * DAY_S

@@ -20,7 +20,8 @@ from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 from buddy.workspace.worktrees.changes import carry
 from buddy.workspace.worktrees.worktrees import Kept, Worktrees, WorktreeStanding, read_origin
 from tests.security.test_git_hostile import MARK, config, git, program
-from tests.support.command_tools import tool_project, until
+from tests.support.tool_project import tool_project
+from tests.support.waiting import until
 
 
 def commit(folder: Path, text: str = "more") -> str:
@@ -56,8 +57,8 @@ async def trees_of(
     tmp_path: Path, prepare: Callable[[Path], object] = plain, *, script: str = '"$@"'
 ) -> AsyncIterator[Worktrees]:
     async with tool_project(tmp_path) as project, OtherGit(project.children, script) as children:
-        prepare(project.folder)
-        yield Worktrees(children, str(project.folder), GitLock())
+        prepare(project.root)
+        yield Worktrees(children, str(project.root), GitLock())
 
 
 async def refused(trees: Worktrees, wanted: str = "a task", *, exact: bool = False) -> str:
