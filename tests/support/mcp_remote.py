@@ -68,6 +68,11 @@ class Client:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def change(self) -> None:
+        """Wait for the next change."""
+        self._changed.clear()
+        await self._changed.wait()
+
     async def ready(self) -> McpServer:
         """Connect."""
         self.server.begin()
@@ -129,9 +134,9 @@ def everything() -> MCPServer:
 
 
 @asynccontextmanager
-async def running(app: Any) -> AsyncIterator[str]:
+async def running(app: Any, port: int = 0) -> AsyncIterator[str]:
     """Serve an ASGI program; the value is the address of its root."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         config = uvicorn.Config(app, log_level=logging.CRITICAL, lifespan="on", timeout_graceful_shutdown=0)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listening]))

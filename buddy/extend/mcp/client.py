@@ -260,7 +260,7 @@ def _explained(error: BaseException) -> Exception:
         place = ".".join(map(str, first["loc"]))
         return McpError(f"its answer is not what the protocol says ({place}: {first['msg']})")
     if isinstance(error, httpx2.SSEError):
-        return McpError(f"its events break the rules of event streams: {error}", is_lost=True)
+        return McpError(f"its event stream is of no use: {error}", is_lost=True)
     return McpError(f"the connection failed: {error or 'no reason was told'}", is_lost=True)
 
 

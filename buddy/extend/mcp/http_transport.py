@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any, Literal, cast
@@ -29,11 +30,12 @@ CLOSING_S = 1.0
 TOKEN_S = 30.0
 MAX_ERROR_BYTES = 1_000_000
 MAX_TOKEN_BYTES = 1_000_000
-MIN_LISTEN_INTERVAL_S = 1.0
-QUICK_LISTENS = 3
-"""So many event streams in a row may be opened as soon as the server wishes."""
+MAX_LISTENS, LISTEN_WINDOW_S = 5, 5.0
+"""So many event streams may be opened within that time, whatever pause the server asks for."""
+USEFUL_LISTEN_S = 10.0
+MAX_PROLOGUE_BYTES = 65_536
 MAX_FRUITLESS_LISTENS = 10
-"""Event streams that may end in a row without a message: a server must not keep the client reconnecting."""
+"""Event streams that may end at once in a row: a server must not keep the client reconnecting."""
 INTERNAL_ERROR = -32603
 _SCOPE = pattern(r'\bscope="([\x21\x23-\x5b\x5d-\x7e ]{1,2000})"')
 _SESSION_HEADER = "mcp-session-id"
@@ -60,14 +62,10 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         self._lost = lost
         self._has_credentials = has_credentials
         self._login = login
-        self._listened_at = -MIN_LISTEN_INTERVAL_S
+        self._listened_at: deque[float] = deque(maxlen=MAX_LISTENS)
         self._fruitless = 0
         self.broken: dict[str | int, str] = {}
         """Why the answer to a request broke off, by the request's id."""
-
-    def note_message(self) -> None:
-        """Note that a message of use came."""
-        self._fruitless = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the library."""
@@ -111,6 +109,7 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         response = await self._send(request)
         status = response.status_code
         if 300 <= status < 400:
+            await response.aclose()
             return with_body(response, b"")  # the library follows within the host, and nowhere else
         if status >= 400:
             body = await read_all(response, MAX_ERROR_BYTES)
@@ -172,26 +171,42 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             return httpx2.Response(405, request=request)
         self._fruitless += 1
         loop = asyncio.get_running_loop()
-        if self._fruitless > QUICK_LISTENS:
-            await asyncio.sleep(max(0.0, self._listened_at + MIN_LISTEN_INTERVAL_S - loop.time()))
-        self._listened_at = loop.time()
+        if len(self._listened_at) == MAX_LISTENS:
+            await asyncio.sleep(max(0.0, self._listened_at[0] + LISTEN_WINDOW_S - loop.time()))
+        self._listened_at.append(loop.time())
         try:
             response = await self._send(request)
             if response.status_code == 404:
+                await response.aclose()
                 raise ChannelClosed("it has ended the session")
             if response.status_code >= 400:
                 await read_all(response, MAX_ERROR_BYTES)
                 return httpx2.Response(response.status_code, request=request)
-            return response
+            stream = response.stream
+            assert isinstance(stream, httpx2.AsyncByteStream)
+            return httpx2.Response(
+                response.status_code,
+                headers=response.headers,
+                stream=_ListeningStream(stream, self._note_use),
+                request=request,
+            )
         except (ProviderError, TooMuchError, ChannelClosed, LoginNeededError) as error:
             is_known = isinstance(error, ChannelClosed | LoginNeededError)
             self._lost(error if is_known else ChannelClosed(str(error)))
             return httpx2.Response(503, request=request)
 
+    def _note_use(self) -> None:
+        """Note that an event stream was of use."""
+        self._fruitless = 0
+
     async def _open_events(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await self._send(request)
             if 300 <= response.status_code < 400:
+                await response.aclose()
+                where = request.url.join(response.headers.get("location", ""))
+                if _origin(where) != _origin(request.url):
+                    raise ChannelClosed(f"it redirects to {one_line(where.host, 100)}, which is not followed")
                 return with_body(response, b"")
             if response.status_code >= 400:
                 body = await read_all(response, MAX_ERROR_BYTES)
@@ -203,7 +218,11 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         if kind != "text/event-stream":
             await response.aclose()
             raise ChannelClosed(f"it answered with {one_line(kind, 60) or 'nothing'} instead of events")
-        return response
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            200, headers=response.headers, stream=_OldStream(stream, request.url), request=request
+        )
 
     # -- the login -----------------------------------------------------------------------------------------
 
@@ -212,9 +231,9 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         if self._login is None:
             return await self._requests.send(request)
         flow = self._login.async_auth_flow(request)
+        answer: httpx2.Response | None = None
         try:
             outgoing = await anext(flow)
-            answer: httpx2.Response | None = None
             while True:
                 if outgoing is not request:
                     response = await self._renew(outgoing)
@@ -226,6 +245,10 @@ class SessionTransport(httpx2.AsyncBaseTransport):
                     outgoing = await flow.asend(response)
                 except StopAsyncIteration:
                     return answer or response
+        except BaseException:
+            if answer is not None:
+                await answer.aclose()
+            raise
         finally:
             await flow.aclose()
 
@@ -276,6 +299,81 @@ class _NotedStream(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Let go of the connection."""
         await self._inner.aclose()
+
+
+class _ListeningStream(httpx2.AsyncByteStream):
+    """An event stream that tells that it was of use: it brought a message, or stayed."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, note: Callable[[], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        begun, is_of_use = loop.time(), False
+        async for chunk in self._inner:
+            if not is_of_use and (b"jsonrpc" in chunk or loop.time() - begun > USEFUL_LISTEN_S):
+                is_of_use = True
+                self._note()
+            yield chunk
+        if loop.time() - begun > USEFUL_LISTEN_S:
+            self._note()
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._inner.aclose()
+
+
+class _OldStream(httpx2.AsyncByteStream):
+    """The events of an old server. Until it has named the address for messages, only this kind of error ends
+    the wait for that; and the address has to be on the same host."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, url: httpx2.URL) -> None:
+        self._inner = inner
+        self._url = url
+        self._head: bytes | None = b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                if self._head is not None:
+                    self._head += chunk
+                    self._judge(self._head)
+                yield chunk
+        except (ProviderError, TooMuchError) as error:
+            if self._head is not None:
+                raise httpx2.SSEError(str(error)) from error
+            raise
+        if self._head is not None:
+            raise httpx2.SSEError("it ended before it named its address for messages")
+
+    def _judge(self, head: bytes) -> None:
+        text = head.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        for block in text.split("\n\n")[:-1]:
+            pairs = [line.partition(":") for line in block.split("\n")]
+            fields = {name: value.removeprefix(" ") for name, _, value in pairs}
+            if fields.get("event") == "endpoint":
+                self._check_endpoint(fields.get("data", ""))
+                self._head = None
+                return
+        if len(head) > MAX_PROLOGUE_BYTES:
+            raise httpx2.SSEError("it does not name its address for messages")
+
+    def _check_endpoint(self, data: str) -> None:
+        try:
+            where = self._url.join(data)
+        except httpx2.InvalidURL as error:
+            raise httpx2.SSEError("its address for messages is not valid") from error
+        if _origin(where) != _origin(self._url):
+            raise httpx2.SSEError(f"its address for messages is on another host, {one_line(where.host, 100)}")
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._inner.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _asked_id(content: bytes) -> str | int | None:

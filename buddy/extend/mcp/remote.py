@@ -87,7 +87,6 @@ class _GuardedReceiver:
             raise anyio.EndOfStream from error
         if isinstance(message, types.JSONRPCError):
             message.error.code = plain["error"]["code"]
-        self._transport.note_message()
         return True
 
     async def aclose(self) -> None:
