@@ -302,7 +302,7 @@ class _LineJudge:
             place, self._place = self._place, msgspec.structs.replace(self._place, boundary=unmoved)
             elsewhere, _, reason = self._judge_here(simple, words, feed, may_move=False)
             self._place = place
-            reason = f"if the cd fails: {reason}" if reason else ""
+            reason = f"if the cd fails: {reason} (with && nothing runs then)" if reason else ""
             judged.reads.extend(elsewhere.reads)
             judged.wide.extend(elsewhere.wide)
         level: Level = "ask" if reason else "core"

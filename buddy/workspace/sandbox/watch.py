@@ -39,10 +39,47 @@ SPARE_DESCRIPTORS = 32
 """Reserved while commands run: a check needs some even when all others are used up."""
 
 
+class _EncodedBoundary(msgspec.Struct, frozen=True):
+    """A boundary on disk."""
+
+    root: bytes
+    cwd: bytes
+    home: bytes
+    extra: tuple[bytes, ...]
+    own: tuple[bytes, ...]
+    main: bytes
+    trusts_repository: bool
+
+    @classmethod
+    def of(cls, boundary: Boundary) -> _EncodedBoundary:
+        """Encode the paths of a boundary."""
+        return cls(
+            os.fsencode(boundary.root),
+            os.fsencode(boundary.cwd),
+            os.fsencode(boundary.home),
+            tuple(map(os.fsencode, boundary.extra)),
+            tuple(map(os.fsencode, boundary.own)),
+            os.fsencode(boundary.main),
+            boundary.trusts_repository,
+        )
+
+    def decode(self) -> Boundary:
+        """Return the boundary."""
+        return Boundary(
+            os.fsdecode(self.root),
+            os.fsdecode(self.cwd),
+            os.fsdecode(self.home),
+            tuple(map(os.fsdecode, self.extra)),
+            tuple(map(os.fsdecode, self.own)),
+            os.fsdecode(self.main),
+            self.trusts_repository,
+        )
+
+
 class _EncodedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot on disk. Paths are bytes: they need not be text."""
 
-    boundary: Boundary
+    boundary: _EncodedBoundary
     names: tuple[bytes, ...]
     git: tuple[tuple[bytes, ...], ...]
     entries: dict[bytes, GuardedEntry]
@@ -205,7 +242,7 @@ def _remove(path: str) -> None:
 def _encode_snapshot(boundary: Boundary, before: Snapshot) -> bytes:
     return msgspec.msgpack.encode(
         _EncodedSnapshot(
-            boundary,
+            _EncodedBoundary.of(boundary),
             tuple(map(os.fsencode, before.names)),
             tuple(tuple(map(os.fsencode, paths)) for paths in msgspec.structs.astuple(before.git)),
             {os.fsencode(path): entry for path, entry in before.entries.items()},
@@ -243,7 +280,7 @@ def _judge_record(path: str) -> Iterator[str]:
 
 
 def _judge(record: _EncodedSnapshot, end: float) -> tuple[str, ...]:
-    boundary = record.boundary
+    boundary = record.boundary.decode()
     before = Snapshot(
         frozenset(map(os.fsdecode, record.names)),
         GitData(*(tuple(map(os.fsdecode, paths)) for paths in record.git)),
