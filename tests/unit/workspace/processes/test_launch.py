@@ -249,3 +249,30 @@ async def test_running_and_reading_of_other_owners_children_is_left_alone(tmp_pa
         for _ in range(20):
             await project.run("(true &)")
         assert await other.wait() == 5
+
+
+GIT_SETTINGS = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "touch OWNED",
+    "GIT_CONFIG_PARAMETERS": "'core.fsmonitor=touch OWNED'",
+    "GIT_CONFIG_GLOBAL": "/elsewhere",
+    "GIT_CONFIG_SYSTEM": "/elsewhere",
+    "GIT_DIR": "/elsewhere",
+    "GIT_WORK_TREE": "/elsewhere",
+    "GIT_EXTERNAL_DIFF": "touch OWNED",
+    "GIT_SSH_COMMAND": "touch OWNED",
+    "GIT_EXEC_PATH": "/elsewhere",
+    "GIT_TEMPLATE_DIR": "/elsewhere",
+    "GIT_ASKPASS": "touch OWNED",
+    "GIT_PROXY_COMMAND": "touch OWNED",
+}
+
+
+async def test_no_git_of_a_child_has_the_settings_of_the_users_environment(tmp_path: Path) -> None:
+    """What git runs is judged by the files it reads, so nothing else may decide it."""
+    async with tool_project(tmp_path, variables=GIT_SETTINGS) as project:
+        await project.run("git init -q .")
+        environment = (await project.run("env")).text
+        assert not [name for name in GIT_SETTINGS if f"\n{name}=" in f"\n{environment}"]
+        assert "OWNED" not in (await project.run("git config --list --show-origin; git status; ls")).text
