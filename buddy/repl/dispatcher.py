@@ -4,9 +4,11 @@ the screen."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
+from buddy.agent.formatting import format_clock
 from buddy.agent.messages import UserPart, text_of
 from buddy.app.invocations import split_line
 from buddy.config.settings import ConfigError
@@ -288,9 +290,11 @@ class Dispatcher:
 
     def _extra(self, context: Context) -> tuple[str, ...]:
         state = context.session.writer.save_state
-        kind = context.session.policy.approvals.kind
+        approvals = context.session.policy.approvals
+        kind = approvals.now(time.time())
+        until = "" if approvals.until is None else f" until {format_clock(approvals.until)}"
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
-        words += [f"approvals: {kind}"] if kind != "ask" else []
+        words += [f"approvals: {kind}{until}"] if kind != "ask" else []
         return tuple(words)
 
 

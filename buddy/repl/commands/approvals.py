@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from buddy.agent.formatting import whole_number
+from buddy.agent.formatting import format_clock, whole_number
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.context import Context
@@ -79,18 +79,12 @@ async def approve(context: Context, argument: str) -> None:
 
 def _describe_approvals(approvals: Approvals) -> str:
     """Describe what happens to requests from now on."""
-    until = "this session" if approvals.until is None else f"until {_clock(approvals.until)}"
+    until = "this session" if approvals.until is None else f"until {format_clock(approvals.until)}"
     return {
         "ask": "Requests wait for your answer.",
         "all": f"Approving everything {until}. /approve ask stops it.",
         "none": "Denying every request. /approve ask stops it.",
     }[approvals.now(time.time())]
-
-
-def _clock(at: float) -> str:
-    """Return a time as `16:12`, with the date unless it is today."""
-    form = "%H:%M" if time.localtime(at)[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M"
-    return time.strftime(form, time.localtime(at))
 
 
 @command(
@@ -165,7 +159,7 @@ def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
 def _row(entry: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
     if isinstance(entry, Rule):
         return ("saved", entry.shown, entry.why if used else "not used: it names no project")
-    left = "" if entry.until is None else f"{max(0, entry.until - now):.0f} s left"
+    left = "" if entry.until is None else f"{entry.until - now:.0f} s left" if entry.holds(now) else "expired"
     return ("session", entry.rule.shown, left)
 
 

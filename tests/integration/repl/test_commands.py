@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,11 @@ async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
         await repl.said("/approve 10m", "Approving everything until ")
         await repl.quiet()
         assert (repl.program.repo / "a.py").exists()
-        assert repl.front.controller.facts().extra == ("approvals: all",)
+        (told,) = repl.front.controller.facts().extra
+        assert told.startswith("approvals: all until ")
+        repl.context.session.policy.approve("all", time.time() - 1)  # its time is over
+        assert repl.front.controller.facts().extra == ()
+        await repl.said("/approve", "Requests wait for your answer.")
         await repl.said("/approve none", "Denying every request.")
         await repl.turn("write b.py")
         assert not (repl.program.repo / "b.py").exists()
@@ -163,7 +168,6 @@ async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
         await repl.said("/approve", "Approving everything this session. /approve ask stops it.")
         await repl.said("/approve 10m", "Approving everything until ")
         await repl.said("/approve", "Approving everything until ")
-        assert repl.front.controller.facts().extra == ("approvals: all",)
         await repl.said("/approve ask", "Requests wait for your answer.")
         repl.say("/mode edit")
         await repl.hints("mode: edit")
