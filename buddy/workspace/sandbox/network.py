@@ -72,7 +72,9 @@ def _holder_argv(bubblewrap: str, descriptor: int) -> tuple[str, ...]:
     door = os.path.join(os.path.dirname(__file__), "door.py")
     return (
         *(bubblewrap, "--unshare-user", "--unshare-net", "--die-with-parent"),
-        *("--ro-bind", "/", "/", "--dev", "/dev", "--"),
+        # Not `--dev`: for its terminals bubblewrap makes a second user namespace inside the first one unless
+        # the user is root, and from there nobody may enter the network's.
+        *("--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--"),
         *(sys.executable, "-I", "-S", door, str(descriptor), str(DOOR_PORT)),
     )
 
