@@ -8,9 +8,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import thread
+from pathlib import Path
+
+import msgspec
 
 from buddy.workspace.sandbox.network import open_network
+from buddy.workspace.sandbox.probe import ProbeResult, probe
 from tests.capabilities import NOBODY, requires
+from tests.support.sandbox_machine import sandbox_machine
 
 LOOK = "cat /proc/net/dev; echo entered"
 
@@ -56,3 +61,19 @@ def test_an_ordinary_user_enters_the_network_of_the_session() -> None:
     os.waitpid(child, 0)
     assert text.endswith("entered\n"), text
     assert [line.split(":")[0].strip() for line in text.splitlines()[2:-1]] == ["lo"]
+
+
+@requires("bwrap", "linux")
+async def test_a_network_that_cannot_be_entered_leaves_each_command_an_empty_one(tmp_path: Path) -> None:
+    refusing = tmp_path / "nsenter"
+    refusing.write_text("#!/bin/sh\necho refused >&2\nexit 1\n")
+    refusing.chmod(0o755)
+
+    def look() -> ProbeResult:
+        return msgspec.structs.replace(probe(), nsenter=str(refusing))
+
+    async with sandbox_machine(look=look) as machine:
+        done = await machine.run("echo works; cat /proc/net/dev", machine.confinement())
+        assert done.code == 0, done.text
+        assert done.text.startswith("works\n")
+        assert [line.split(":")[0].strip() for line in done.text.splitlines()[3:]] == ["lo"]

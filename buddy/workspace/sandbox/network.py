@@ -34,6 +34,21 @@ class SandboxNetwork:
         """Return the words that run a command in the namespace."""
         return (nsenter, "--preserve-credentials", f"--target={self._pid}", "--user", "--net", "--")
 
+    def can_enter(self, nsenter: str) -> bool:
+        """Try to run a program in the namespace; not every system allows it. Blocks for some milliseconds."""
+        try:
+            done = subprocess.run(
+                (*self.enter_argv(nsenter), "true"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_OPEN_WITHIN_S,
+                check=False,
+                env={"PATH": "/usr/bin:/bin"},
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
     @property
     def is_open(self) -> bool:
         """Tell whether the holder process still runs."""

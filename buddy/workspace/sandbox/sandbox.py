@@ -180,7 +180,7 @@ class Sandbox:
         probed = await asyncio.to_thread(self._look)
         if probed.bubblewrap and probed.nsenter:
             with contextlib.suppress(OSError):  # no shared namespace: each command gets an empty one
-                await self._open_door(probed.bubblewrap)
+                await self._open_door(probed.bubblewrap, probed.nsenter)
         if probed.machine is not None and probed.status.is_working:
             program = attempts(probed.machine, isolated=probed.status.level == 3)
             if await asyncio.to_thread(is_filter_allowed, program):
@@ -196,8 +196,12 @@ class Sandbox:
     def _filter_file(self) -> str:
         return os.path.join(self._folder, "filter")
 
-    async def _open_door(self, bubblewrap: str) -> None:
-        self._network = await open_network(bubblewrap)
+    async def _open_door(self, bubblewrap: str, nsenter: str) -> None:
+        network = await open_network(bubblewrap)
+        if not await asyncio.to_thread(network.can_enter, nsenter):
+            network.close()
+            raise OSError("no program can enter the network namespace")
+        self._network = network
         self._proxy = SandboxProxy(
             lambda: self._rules().hosts,
             self._resolver,
