@@ -86,10 +86,12 @@ def code_rows(canvas: Canvas, fence: Fence, width: int, *, named: bool) -> list[
     else:
         lines = highlight(fence.code, language.lower(), fence.context)
         rows = [row for line in lines for row in canvas.wrap_code(line, width - 2)]
-    if named and language:
-        rows = [*canvas.wrap([("muted", clean(language))], width - 2), *rows]
     bar: Line = [("gutter", canvas.look.glyphs.quote), ("", " ")]
-    return canvas.behind(bar, bar, rows)
+    rows = canvas.behind(bar, bar, rows)
+    if named and language:
+        bar = [("muted", canvas.look.glyphs.quote + " ")]  # as the word: one colour fewer on every block
+        rows = [*canvas.behind(bar, bar, canvas.wrap([("muted", clean(language))], width - 2)), *rows]
+    return rows
 
 
 class _BlockWalk:
