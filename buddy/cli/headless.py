@@ -7,11 +7,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.agent.messages import Text, Usage, UserPart
+from buddy.agent.messages import Text, Usage
 from buddy.app.invocations import expand_line
 from buddy.app.launch import (
     LaunchContext,
@@ -22,7 +21,7 @@ from buddy.app.launch import (
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
-from buddy.app.session import ProgramSide, Session, open_session
+from buddy.app.session import Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
@@ -48,9 +47,6 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
-
-if TYPE_CHECKING:
-    from buddy.headless.stream import ProgramInput
 
 MAX_STDIN_CHARS = 1_000_000
 SERVERS_WAIT_S = 10.0
@@ -125,8 +121,7 @@ def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings
 async def _run(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: HeadlessPrompt, root: str
 ) -> int:
-    program: ProgramInput | None = None
-    side: ProgramSide | None = None
+    program, side = None, None
     if options.input_format == "stream-json":
         from buddy.cli.program import open_program, program_side  # only for such a run
 
@@ -177,7 +172,18 @@ async def _run(
             warn=_warn,
         )
         if program is not None:
-            code = await _run_stream(options, session, program, task_id, models)
+            from buddy.cli.program import serve_program  # as above
+
+            code = await serve_program(
+                program,
+                options,
+                session,
+                task_id,
+                StreamJsonFormat(_out, partial=options.include_partial_messages),
+                facts=lambda: _facts(session, task_id, models),
+                settle=lambda: _settle_servers(session),
+                warn=_warn,
+            )
         else:
             if not expanded.parts:
                 _announce_continuation(session.board.task(task_id))
@@ -207,33 +213,6 @@ def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
         tools=tuple(sorted(tool.name for tool in (*tools.list_all(), *tools.deferred()))),
         permission_mode=session.policy.mode,
     )
-
-
-async def _run_stream(
-    options: Options, session: Session, program: ProgramInput, task_id: int, models: Models
-) -> int:
-    """Answer the messages of a program until stdin ends."""
-    from buddy.headless.stream import StreamRun, StreamSession  # only for such a run
-
-    async def expand(text: str) -> tuple[UserPart, ...]:
-        expanded = await expand_line(session, task_id, text, typed=False)
-        for note in expanded.notes:
-            _warn(note)
-        return expanded.parts
-
-    output = StreamJsonFormat(_out, partial=options.include_partial_messages)
-    run = StreamRun(
-        session,
-        task_id,
-        lambda: _facts(session, task_id, models),
-        expand,
-        output.put,
-        _warn,
-        settle=lambda: _settle_servers(session),
-        stop_on_denial=options.permission_prompts == "fail",
-        replays=options.replay_user_messages,
-    )
-    return await StreamSession(run, program).serve(output)
 
 
 def _warn(text: str) -> None:

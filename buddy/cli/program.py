@@ -6,15 +6,18 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
+from buddy.agent.messages import UserPart
+from buddy.app.invocations import expand_line
 from buddy.app.options import Options
-from buddy.app.session import ProgramSide
+from buddy.app.session import ProgramSide, Session
 from buddy.headless.control import ControlChannel
+from buddy.headless.formats import RunFacts, StreamJsonFormat
 from buddy.headless.input_lines import read_lines
-from buddy.headless.stream import ProgramInput
+from buddy.headless.stream import ProgramInput, StreamRun, StreamSession
 
 STDIO = "stdio"
 """The value of --permission-prompt-tool for requests over the control channel."""
@@ -38,3 +41,36 @@ def program_side(options: Options, program: ProgramInput, request: dict[str, Any
         answers=options.permission_prompt_tool == STDIO,
         servers={name: partial(program.servers.connect, name) for name in names},
     )
+
+
+async def serve_program(
+    program: ProgramInput,
+    options: Options,
+    session: Session,
+    task_id: int,
+    output: StreamJsonFormat,
+    *,
+    facts: Callable[[], RunFacts],
+    settle: Callable[[], Awaitable[None]],
+    warn: Callable[[str], None],
+) -> int:
+    """Answer the messages of a program until stdin ends."""
+
+    async def expand(text: str) -> tuple[UserPart, ...]:
+        expanded = await expand_line(session, task_id, text, typed=False)
+        for note in expanded.notes:
+            warn(note)
+        return expanded.parts
+
+    run = StreamRun(
+        session,
+        task_id,
+        facts,
+        expand,
+        output.put,
+        warn,
+        settle=settle,
+        stop_on_denial=options.permission_prompts == "fail",
+        replays=options.replay_user_messages,
+    )
+    return await StreamSession(run, program).serve(output)

@@ -352,8 +352,8 @@ def read_line(text: str) -> CommandLine:
     return Lexer(text).line()
 
 
-_WORD = re.compile(r"[^\W\d_]+")
-_OPERATORS = re.compile(r"[\s;&|()<>\"'`=/]+")
+_WORD = pattern(r"[^\W\d_]+")
+_OPERATORS = pattern(r"[\s;&|()<>\"'`=/]+")
 _ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "FULLWIDTH", "MATHEMATICAL")
 
 
@@ -362,13 +362,13 @@ def lookalike(command: str) -> str:
     for people; "" when there is none."""
     if command.isascii():
         return ""
-    for word in _WORD.findall(command):
+    for word in _WORD().findall(command):
         if not word.isascii() and any(char.isascii() for char in word):
             found = next((char for char in word if _name(char).startswith(_ALIKE)), "")
             if found:
                 return f"the word {word[:40]} holds U+{ord(found):04X}, {_name(found).lower()}"
     for part in re.split(r"[;&|(\n]+", command):
-        first = next(filter(None, _OPERATORS.split(part)), "")
+        first = next(filter(None, _OPERATORS().split(part)), "")
         found = next((char for char in first if _name(char).startswith(_ALIKE)), "")
         if found:
             return f"the name {first[:40]} holds U+{ord(found):04X}, {_name(found).lower()}"
