@@ -25,11 +25,14 @@ from buddy.extend.command_text import (
 from buddy.extend.definitions import ExtensionFile, read_body
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.safety.policy.rules_loading import rules_of_claude
+from buddy.safety.sanitise import one_line
 from buddy.tasks.task import TaskError
 from buddy.tools.files.read import read_file
 from buddy.tools.shell import run_shell
 
 MAX_OUTPUT_CHARS = 30_000
+SERVER_PROMPT = "mcp__"
+"""The beginning of the names of MCP prompts."""
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -124,6 +127,22 @@ def _model(session: Session, definition: ExtensionFile) -> str:
     return definition.model if definition.model in session.settings.models else ""
 
 
+async def fill_server_prompt(session: Session, name: str, words: str) -> tuple[UserPart, ...] | None:
+    """Return the content of the MCP prompt a line calls, None where it calls none. Raises `TaskError`."""
+    if session.mcp is None or not name.startswith(SERVER_PROMPT):
+        return None
+    try:
+        content = await session.mcp.fill_prompt(name, words)
+    except ToolError as error:
+        raise TaskError(str(error)) from error
+    if content is None:
+        known = ", ".join(f"/{command}" for command, _about in session.mcp.prompt_commands()[:20]) or "none"
+        raise TaskError(
+            f"there is no MCP prompt /{one_line(name, 80)} now (prompts: {known}); /mcp shows the servers"
+        )
+    return content
+
+
 async def expand_line(session: Session, task_id: int, line: str, *, typed: bool) -> ExpandedPrompt:
     """Expand a prompt that may call a skill or command file by a slash: what a program sends, which has no
     commands of its own. `typed`: a person chose the files it mentions; otherwise others may have written
@@ -133,6 +152,8 @@ async def expand_line(session: Session, task_id: int, line: str, *, typed: bool)
     name, words = split_line(line)
     if not line.startswith("/") or not name:
         return await expand_text(task_id, line)
+    if (content := await fill_server_prompt(session, name, words)) is not None:
+        return ExpandedPrompt(content, ())
     await session.extensions.refresh()
     catalogue = session.extensions.catalogue
     definition = catalogue.invocable(name)

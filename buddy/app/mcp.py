@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
 import msgspec
 
+from buddy.agent.messages import UserPart
 from buddy.agent.tool import Tool, ToolRegistry
 from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
@@ -19,6 +20,8 @@ from buddy.config.settings import Settings
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mcp.definitions import ServerDefinition
 from buddy.extend.mcp.sources import Sources
+from buddy.extend.mentions import ExpandedPrompt
+from buddy.extend.plugin_folders import PluginStore
 from buddy.safety.secrets.redact import redact
 from buddy.tools.ask_user import Questions
 from buddy.workspace.processes.pool import ChildProcesses
@@ -54,6 +57,21 @@ class SessionServer(Protocol):
     @property
     def state_words(self) -> str:
         """Return the state as a person reads it."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """Return a sentence about its state: the reason, and what to do."""
+        ...
+
+    @property
+    def resources(self) -> Sequence[object]:
+        """Return its resources."""
+        ...
+
+    @property
+    def prompts(self) -> Sequence[object]:
+        """Return its prompts."""
         ...
 
     @property
@@ -112,8 +130,9 @@ class SessionServers(Protocol):
         """Connect every server that may run, in the background."""
         ...
 
-    async def settled(self, timeout_s: float) -> None:
-        """Wait until no server is about to connect for the first time, or until the time is over."""
+    async def settled(self, timeout_s: float) -> tuple[str, ...]:
+        """Wait until no server is about to connect for the first time, or until the time is over. Returns a
+        sentence for each whose tools are missing."""
         ...
 
     def notes(self) -> tuple[str, ...]:
@@ -126,6 +145,22 @@ class SessionServers(Protocol):
 
     def tools_of(self, name: str) -> tuple[Tool, ...]:
         """Return the tools of a server that models are offered."""
+        ...
+
+    def resource_mentions(self) -> tuple[tuple[str, str], ...]:
+        """Return the resources of connected servers as they stand in a prompt, with their names."""
+        ...
+
+    def prompt_commands(self) -> tuple[tuple[str, str], ...]:
+        """Return the prompts of connected servers as commands, with what they take and are for."""
+        ...
+
+    async def attach(self, text: str) -> ExpandedPrompt:
+        """Return the resources a text names as attachments."""
+        ...
+
+    async def fill_prompt(self, command: str, words: str) -> tuple[UserPart, ...] | None:
+        """Return the content of the prompt a command names; None for no such prompt. Raises `ToolError`."""
         ...
 
     async def trust(self, name: str) -> str:
@@ -160,6 +195,7 @@ def sources_of(launch: LaunchContext, settings: Settings, options: Options) -> S
         launch.boundary.root,
         launch.where.config,
         settings.mcp_servers,
+        plugins=PluginStore(launch.where.data).all(),
         given=options.mcp_config,
         strict=options.strict_mcp_config,
     )

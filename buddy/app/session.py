@@ -174,7 +174,11 @@ class Session:
             context.service(Approved).remember(call_id, path, located.real)
             return await read_file.run(context, read_file.arguments(path=path))
 
-        return await expand(text, boundary.cwd, read)
+        expanded = await expand(text, boundary.cwd, read)
+        if self.mcp is None:
+            return expanded
+        attached = await self.mcp.attach(text)
+        return ExpandedPrompt((*expanded.parts, *attached.parts), (*expanded.notes, *attached.notes))
 
 
 @asynccontextmanager

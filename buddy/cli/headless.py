@@ -200,7 +200,8 @@ async def _run(
 async def _settle_servers(session: Session) -> None:
     """Wait for the MCP servers: the tools of a turn are those of its beginning."""
     if session.mcp is not None:
-        await session.mcp.settled(SERVERS_WAIT_S)
+        for note in await session.mcp.settled(SERVERS_WAIT_S):
+            _warn(note)
 
 
 def _facts(session: Session, task_id: int, models: Models) -> RunFacts:

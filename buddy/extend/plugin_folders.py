@@ -1,7 +1,7 @@
 """Plug-in folders in Claude Code's layout: commands, agents, skills, hooks and MCP servers in one folder.
 
 The person adds a folder, or a git repository that is copied into buddy's data. What was added is kept in one
-file of the person's; hooks count as they were when the plug-in was added.
+file of the person's; hooks and servers count as they were when the plug-in was added.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.definitions import definitions_in
 from buddy.extend.hooks.files import HookDefinition, read_definitions
+from buddy.extend.mcp.definitions import definition_digest
+from buddy.extend.mcp.sources import read_plugin_servers
 from buddy.extend.search_folders import ExtensionPlaces, PluginFolder, plugin_folders, plugin_hooks
 from buddy.safety.paths import is_beneath, make_private_folders, read_beneath, replace_file
 from buddy.safety.sanitise import clean, one_line
@@ -84,7 +86,8 @@ class PluginStore:
         plugin = PluginFolder(name, folder, source=source)
         contents = contents_of(plugin)
         digests = tuple(one.digest for one in contents.hooks if one.hook is not None)
-        plugin = msgspec.structs.replace(plugin, hooks=digests)
+        servers = tuple(definition_digest(one, folder) for one in read_plugin_servers(plugin)[0])
+        plugin = msgspec.structs.replace(plugin, hooks=digests, servers=servers)
         self._save((*(one for one in self.all() if one.name != name), plugin))
         return plugin, contents
 

@@ -31,13 +31,14 @@ class SearchFolder(msgspec.Struct, frozen=True):
 
 
 class PluginFolder(msgspec.Struct, frozen=True):
-    """A plug-in the person added: its name, its folder, where it came from, and the digests of its hooks as
-    they were then."""
+    """A plug-in the person added: its name, its folder, where it came from, and the digests of its hooks and
+    MCP servers as they were then."""
 
     name: str
     path: str
     source: str = ""
     hooks: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
 
 
 class ExtensionPlaces(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.formatting import format_clock
 from buddy.agent.messages import UserPart, text_of
-from buddy.app.invocations import split_line
+from buddy.app.invocations import fill_server_prompt, split_line
 from buddy.config.settings import ConfigError
 from buddy.extend.definitions import ExtensionFile
 from buddy.extend.mentions import ExpandedPrompt
@@ -145,6 +145,9 @@ class Dispatcher:
                     await self._slash(context, f"/btw @{number} {text}")
                 else:
                     await self._to_task(context, text, sent)
+            case Slash(line) if content := await fill_server_prompt(context.session, *split_line(line)):
+                async with self._sending:
+                    await board.prompt(context.focus, content)
             case Slash(line) if definition := await self._definition(context, line):
                 ready = await prepare(context, definition, split_line(line)[1])  # it may ask: no lock is held
                 async with self._sending:

@@ -16,7 +16,8 @@ def tools_of_task(
 ) -> ToolRegistry:
     """Return the tools of a task's next request, for its turns and for every request that shares their cached
     beginning. `note` hears of tools that a search admits."""
-    tools = offered(parts.tools, parts.model(task.model).model, task.tools, hides)
+    model = parts.model(task.model).model
+    tools = offered(parts.tools, model, task.tools, hides)
     search = parts.tools.get(search_tools.name)
     if search is None:  # the person switched it off: nothing can be found, so everything is offered
         return tools
@@ -31,6 +32,7 @@ def tools_of_task(
         is_core=lambda tool: tool.core or (agents and tool.delegates),  # the prompt lists the subagents
         search=search,
         note=note,
+        now=lambda: offered(parts.tools, model, task.tools, hides).list_all(),
     )
 
 

@@ -51,10 +51,12 @@ def narrow(
     is_core: Callable[[Tool], bool],
     search: Tool,
     note: Callable[[tuple[Tool, ...]], None],
+    now: Callable[[], Iterable[Tool]],
 ) -> ToolRegistry:
     """Return the registry of a turn: all tools where they are few, else the core, `search_tools` and what was
     admitted before. `most` is the number of tools that counts as few (0: any), `window` the model's in
-    tokens; `note` hears of tools that a search admits."""
+    tokens; `note` hears of tools that a search admits; `now` returns the tools there are when one begins: a
+    server may connect during the turn."""
     everything = tuple(one for one in tools.list_all() if one.name != search.name)
     if not most or (len(everything) <= most and declared_tokens(everything) <= window * WINDOW_SHARE):
         return ToolRegistry(everything)
@@ -62,7 +64,7 @@ def narrow(
     registry.defer(one for one in everything if not is_core(one))
     if not registry.deferred():
         return registry
-    registry.register(_bound(search, registry, note))
+    registry.register(_bound(search, registry, note, now))
     registry.admit(admitted)
     return registry
 
@@ -72,12 +74,18 @@ def declared_tokens(tools: Iterable[Tool]) -> int:
     return round(sum(text_tokens(one.description) + text_tokens(str(one.parameters)) + 8 for one in tools))
 
 
-def _bound(search: Tool, registry: ToolRegistry, note: Callable[[tuple[Tool, ...]], None]) -> Tool:
+def _bound(
+    search: Tool,
+    registry: ToolRegistry,
+    note: Callable[[tuple[Tool, ...]], None],
+    now: Callable[[], Iterable[Tool]],
+) -> Tool:
     """Return the search over one registry. Its description names what there is, so that a model knows what it
     may look for; the tools of servers are many and go by their server."""
 
     async def run(_ctx: ToolContext, arguments: object) -> ToolResult:
         query = str(getattr(arguments, "query", ""))[:MAX_QUERY_CHARS]
+        registry.defer(one for one in now() if registry.get(one.name) is None)
         matches = find(query, (*registry.list_all(), *registry.deferred()))
         loaded = [one for one in matches if registry.get(one.name) is not None and one.name != search.name]
         new = [one for one in matches if registry.get(one.name) is None]
@@ -96,15 +104,26 @@ def _bound(search: Tool, registry: ToolRegistry, note: Callable[[tuple[Tool, ...
 
 def find(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools a query means: those it names, else those its words fit, best first."""
-    pieces = {piece.strip("`\"' ").lower() for piece in re.split(r"[,;\s]+", query)} - {""}
+    pieces = {piece.lower() for piece in _words_of(query)}
     named = tuple(one for one in tools if pieces & {name.lower() for name in _names(one)})
     if named:
         return named
-    words = {_stem(word) for word in _WORD().findall(query.lower()) if word not in _SMALL_WORDS}
+    asked = " ".join(piece for piece in pieces if not piece.startswith("mcp__"))
+    words = {_stem(word) for word in _WORD().findall(asked) if word not in _SMALL_WORDS}
     scores = [(_score(words, one), one) for one in tools]
     best = max((score for score, _one in scores), default=0)
     close = [(score, one) for score, one in scores if score and score * 2 >= best]
     return tuple(one for _score, one in sorted(close, key=lambda pair: (-pair[0], pair[1].name)))
+
+
+def _words_of(query: str) -> list[str]:
+    words = [piece.strip("`\"' ") for piece in re.split(r"[,;\s]+", query)]
+    return [word for word in words if word]
+
+
+def _is_known(name: str, registry: ToolRegistry) -> bool:
+    known = {one.name.lower() for one in (*registry.list_all(), *registry.deferred())}
+    return name.lower() in known
 
 
 def _names(one: Tool) -> tuple[str, ...]:
@@ -145,6 +164,9 @@ def _result(
         lines.insert(0, "Loaded; call them from your next reply on:")
     if loaded:
         lines.append(f"Loaded already: {', '.join(one.name for one in loaded[:MAX_FOUND])}")
+    absent = [name for name in _words_of(query) if name.startswith("mcp__") and not _is_known(name, registry)]
+    if absent:
+        lines.append(f"Not there now, its server may not be connected: {', '.join(absent[:MAX_FOUND])}")
     if more:
         lines.append(f"Further matches, not loaded: {', '.join(one.name for one in more[:MAX_LISTED])}")
     if not lines:

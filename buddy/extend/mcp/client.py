@@ -24,7 +24,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from buddy import __version__
 from buddy.extend.mcp.channel import Channel, ChannelClosed
 from buddy.extend.mcp.definitions import DefinitionError
-from buddy.extend.mcp.guard import MAX_PAGES, MAX_TOOLS
+from buddy.extend.mcp.guard import MAX_PAGES
+from buddy.extend.mcp.listings import MAX_TOOLS
 from buddy.extend.mcp.records import (
     Block,
     CallOutcome,
@@ -34,6 +35,10 @@ from buddy.extend.mcp.records import (
     LoginNeededError,
     McpError,
     Progress,
+    PromptArgument,
+    PromptInfo,
+    PromptMessage,
+    ResourceInfo,
     ServerFacts,
     TextBlock,
     ToolInfo,
@@ -43,6 +48,11 @@ from buddy.extend.mcp.remote import remote_transport as remote_transport
 
 T = TypeVar("T")
 LOST_CODES = (types.CONNECTION_CLOSED,)
+_LIST_CHANGES = (
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+    types.ResourceListChangedNotification,
+)
 
 
 class _Messages:
@@ -132,6 +142,8 @@ class McpSession:
             protocol=client.protocol_version,
             instructions=client.instructions or "",
             has_tools=can.tools is not None,
+            has_resources=can.resources is not None,
+            has_prompts=can.prompts is not None,
         )
 
     async def list_tools(self) -> tuple[ToolInfo, ...]:
@@ -170,16 +182,63 @@ class McpSession:
             blocks = (TextBlock(_as_json(result.structured_content)),)
         return CallOutcome(blocks, result.is_error)
 
+    async def list_resources(self) -> tuple[ResourceInfo, ...]:
+        """Return the server's resources; of an address that comes twice the first. Raises `McpError`."""
+        resources: dict[str, ResourceInfo] = {}
+
+        async def page(cursor: str | None) -> str | None:
+            found = await self._client.list_resources(cursor=cursor)
+            for one in found.resources[: MAX_TOOLS - len(resources)]:
+                info = ResourceInfo(one.uri, one.title or one.name, one.description or "")
+                resources.setdefault(one.uri, info)
+            return found.next_cursor
+
+        await _pages(page)
+        return tuple(resources.values())
+
+    async def list_prompts(self) -> tuple[PromptInfo, ...]:
+        """Return the server's prompts; of a name that comes twice the first. Raises `McpError`."""
+        prompts: dict[str, PromptInfo] = {}
+
+        async def page(cursor: str | None) -> str | None:
+            found = await self._client.list_prompts(cursor=cursor)
+            for one in found.prompts[: MAX_TOOLS - len(prompts)]:
+                arguments = tuple(
+                    PromptArgument(each.name, each.description or "", bool(each.required))
+                    for each in one.arguments or ()
+                )
+                prompts.setdefault(
+                    one.name, PromptInfo(one.name, one.description or one.title or "", arguments)
+                )
+            return found.next_cursor
+
+        await _pages(page)
+        return tuple(prompts.values())
+
+    async def read(self, uri: str) -> CallOutcome:
+        """Read a resource. Raises `McpError`."""
+        result = await _asked(self._client.read_resource(uri))
+        return CallOutcome(tuple(map(_content, result.contents)))
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> tuple[PromptMessage, ...]:
+        """Return the messages of a prompt. Raises `McpError`."""
+        result = await _asked(self._client.get_prompt(name, arguments or None))
+        return tuple(PromptMessage(one.role, _block(one.content)) for one in result.messages)
+
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Hear of changed tools where the protocol has a request for it (from 2026 on); else return."""
+        """Hear of changed tools, prompts and resources where the protocol has a request for it (from 2026
+        on); else return."""
         if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         can = self._client.server_capabilities
-        listening = self._client.listen(tools_list_changed=bool(can.tools and can.tools.list_changed))
+        listening = self._client.listen(
+            tools_list_changed=bool(can.tools and can.tools.list_changed),
+            prompts_list_changed=bool(can.prompts and can.prompts.list_changed),
+            resources_list_changed=bool(can.resources and can.resources.list_changed),
+        )
         async with listening as events:
-            async for event in events:
-                if type(event).__name__.startswith("Tools"):
-                    changed()
+            async for _event in events:
+                changed()
 
 
 @asynccontextmanager
@@ -187,7 +246,7 @@ async def connect(transport: Transport, handlers: Handlers) -> AsyncGenerator[Mc
     """Do the handshake and stay connected. Enter and leave it in one task. Raises `McpError`."""
 
     async def hear(message: types.ServerNotification | Exception) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        if isinstance(message, _LIST_CHANGES):
             handlers.changed()
 
     async def elicit(
@@ -280,7 +339,7 @@ def _block(one: Any) -> Block:
         case types.EmbeddedResource():
             return _content(one.resource)
         case _:
-            return TextBlock(f"[content of an unknown kind: {type(one).__name__}]")
+            return TextBlock("[content of a kind that buddy does not know, left out]")
 
 
 def _content(one: types.TextResourceContents | types.BlobResourceContents) -> Block:

@@ -21,8 +21,9 @@ from buddy.safety.url_guard import canonical_host
 
 Kind = Literal["stdio", "http", "sse", "channel"]
 """`channel`: a connection that a program embedding buddy provides."""
-Scope = Literal["arguments", "user", "project", "program"]
-"""The place a definition comes from. Only those of a project need an approval."""
+Scope = Literal["arguments", "user", "plugin", "project", "program"]
+"""The place a definition comes from. Those of others, a project's or a plug-in's, need an approval."""
+OF_OTHERS: frozenset[Scope] = frozenset({"plugin", "project"})
 
 DEFAULT_TIMEOUT_S = 300.0
 LONGEST_TIMEOUT_S = 24 * 3600.0
@@ -55,6 +56,25 @@ class DefinitionError(ValueError):
     """A definition that cannot be used: what was expected, what was found."""
 
 
+def kind_of(value: object) -> str:
+    """Return what a value of a file is, in words."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "text"
+        case int() | float():
+            return "a number"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "something else"
+
+
 class OAuthClient(msgspec.Struct, frozen=True):
     """A client registered beforehand. Empty: the client registers itself."""
 
@@ -65,13 +85,15 @@ class OAuthClient(msgspec.Struct, frozen=True):
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One server, with its variables not yet expanded. `source` is the file it stands in. `sandbox`,
+    """One server, with its variables not yet expanded. `source` is the file it stands in, `folder` that of
+    its plug-in ("" for none). `sandbox`,
     `network` and `write` describe the sandbox of a stdio server."""
 
     name: str
     scope: Scope
     source: str
     kind: Kind
+    folder: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -110,7 +132,7 @@ def read_servers(
 ) -> tuple[tuple[ServerDefinition, ...], tuple[str, ...]]:
     """Return the servers of a table by name, and a sentence for each that cannot be used."""
     if not isinstance(table, dict):
-        return (), (f"{source}: expected an object of servers by name, found {type(table).__name__}",)
+        return (), (f"{source}: expected an object of servers by name, found {kind_of(table)}",)
     servers: list[ServerDefinition] = []
     problems: list[str] = []
     for name, entry in cast("dict[Any, Any]", table).items():
@@ -129,7 +151,7 @@ def read_server(name: str, entry: object, scope: Scope, source: str) -> ServerDe
             f"found {visible(name[:80])!r}; rename it"
         )
     if not isinstance(entry, dict):
-        raise DefinitionError(f"expected an object with command or url, found {type(entry).__name__}")
+        raise DefinitionError(f"expected an object with command or url, found {kind_of(entry)}")
     given = cast("dict[str, Any]", entry)
     kind = _kind(given)
     url = _text(given, "url", "serverUrl", "httpUrl")
@@ -228,7 +250,7 @@ def _text(given: Mapping[str, Any], *names: str) -> str:
     for name in names:
         value = given.get(name, "")
         if not isinstance(value, str) or "\0" in value:
-            raise DefinitionError(f"{name}: expected text, found {type(value).__name__}")
+            raise DefinitionError(f"{name}: expected text, found {kind_of(value)}")
         if value:
             return value
     return ""
@@ -244,7 +266,7 @@ def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
 def _list(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = given.get(name, ())
     if not isinstance(value, list | tuple):
-        raise DefinitionError(f"{name}: expected a list of texts, found {type(value).__name__}")
+        raise DefinitionError(f"{name}: expected a list of texts, found {kind_of(value)}")
     texts = cast("list[object]", value)
     if any(not isinstance(one, str | int | float) or "\0" in str(one) for one in texts):
         raise DefinitionError(f"{name}: expected a list of texts")
@@ -254,7 +276,7 @@ def _list(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     value: object = given.get(name) or {}
     if not isinstance(value, dict):
-        raise DefinitionError(f"{name}: expected an object of texts, found {type(value).__name__}")
+        raise DefinitionError(f"{name}: expected an object of texts, found {kind_of(value)}")
     table = cast("dict[str, object]", value)
     for key, text in table.items():
         if (
@@ -280,8 +302,9 @@ def definition_digest(definition: ServerDefinition, root: str) -> str:
     """Return the digest an approval is bound to: the definition as written, and the content of the files of
     the workspace that its command line names. Reads those files: call it in a thread."""
     plain = msgspec.to_builtins(definition)
-    for key in ("source", "scope"):
+    for key in ("source", "scope", "folder"):
         del plain[key]
+    root = definition.folder or root
     parts = [msgspec.json.encode(plain, order="sorted")]
     for word in (definition.command, *definition.args):
         path = os.path.realpath(os.path.join(root, word)) if word and not word.startswith("-") else ""
@@ -305,10 +328,10 @@ def expand_variables(
 
     def value(found: re.Match[str]) -> str:
         name, default = found[1], found[2]
-        if definition.scope == "project" and name in forbidden:
+        if definition.scope in OF_OTHERS and name in forbidden:
             raise DefinitionError(
-                f"it asks for {name}, a key of yours; a project's server does not get it. If you want that, "
-                "define the server in your own mcp.json"
+                f"it asks for {name}, a key of yours; a {definition.scope}'s server does not get it. If you "
+                "want that, define the server in your own mcp.json"
             )
         known = environment.get(name, "")
         if known or (name in environment and default is None):

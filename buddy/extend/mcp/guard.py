@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from buddy.extend.mcp.channel import ChannelClosed
+from buddy.extend.mcp.listings import clean_lists
 
 MAX_MESSAGE_BYTES = 16_000_000
 MAX_UNASKED_BYTES = 32_000_000
@@ -16,7 +17,6 @@ MAX_UNASKED_MESSAGES = 1_000
 WINDOW_S = 60.0
 LOST_CODE, INTERNAL_ERROR = -32000, -32603
 """Servers use the first one for errors of every kind; to the library it is a lost connection."""
-MAX_TOOLS = 1_000
 MAX_PAGES = 50
 
 
@@ -79,7 +79,7 @@ class MessageGuard:
             cast("dict[str, Any]", error)["code"] = INTERNAL_ERROR
         result = message.get("result")
         if isinstance(result, dict):
-            _without_output_schemas(cast("dict[str, Any]", result))
+            clean_lists(cast("dict[str, Any]", result))
         return message
 
     def _spend(self, size: int) -> None:
@@ -92,17 +92,3 @@ class MessageGuard:
                 f"it sent {self._bytes // 1_000_000} MB that nobody asked for; the connection was ended",
                 is_final=True,
             )
-
-
-def _without_output_schemas(result: dict[str, Any]) -> None:
-    """Take output schemas out of a list of tools: the library would compile a server's patterns and match
-    them
-    against the server's own results, and one pattern can hold up the whole program."""
-    tools = result.get("tools")
-    if not isinstance(tools, list):
-        return
-    listed = cast("list[object]", tools)
-    del listed[MAX_TOOLS:]
-    for tool in listed:
-        if isinstance(tool, dict):
-            cast("dict[str, Any]", tool).pop("outputSchema", None)

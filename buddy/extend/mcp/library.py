@@ -39,9 +39,7 @@ def _run(future: Future[ModuleType]) -> None:
         with giving_way():
             from buddy.extend.mcp import client
     except Exception as error:  # noqa: BLE001 - whatever an import raises belongs to whoever awaits it
-        broken = LibraryError(
-            f"the mcp package could not be imported ({type(error).__name__}: {error}); reinstall buddy-repl"
-        )
+        broken = LibraryError(f"the mcp package could not be imported ({error}); reinstall buddy-repl")
         broken.__cause__ = error
         future.set_exception(broken)
         return

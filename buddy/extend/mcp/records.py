@@ -29,6 +29,30 @@ class ToolInfo(msgspec.Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
 
+class ResourceInfo(msgspec.Struct, frozen=True):
+    """A resource as its server lists it."""
+
+    uri: str
+    name: str
+    description: str = ""
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    """An argument of a prompt."""
+
+    name: str
+    description: str
+    required: bool
+
+
+class PromptInfo(msgspec.Struct, frozen=True):
+    """A prompt as its server lists it."""
+
+    name: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
 class TextBlock(msgspec.Struct, frozen=True):
     """Text of a result."""
 
@@ -46,6 +70,13 @@ class DataBlock(msgspec.Struct, frozen=True):
 Block = TextBlock | DataBlock
 
 
+class PromptMessage(msgspec.Struct, frozen=True):
+    """A message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    block: Block
+
+
 class CallOutcome(msgspec.Struct, frozen=True):
     """The result of a call. `is_error`: the tool reports a failure."""
 
@@ -61,6 +92,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     protocol: str
     instructions: str
     has_tools: bool
+    has_resources: bool = False
+    has_prompts: bool = False
 
 
 class FormRequest(msgspec.Struct, frozen=True):
@@ -80,7 +113,7 @@ class FormAnswer(msgspec.Struct, frozen=True):
 
 
 class Handlers(msgspec.Struct, frozen=True):
-    """The functions a connection calls. `changed`: the list of its tools is no longer what it was; `ask` puts
+    """The functions a connection calls. `changed`: what it offers is no longer what it was; `ask` puts
     a question to the person; `roots` are the folders the server may ask for."""
 
     changed: Callable[[], None]

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -18,19 +18,24 @@ from buddy.extend.mcp.definitions import DefinitionError, ServerDefinition
 from buddy.extend.mcp.elicitation import CANCEL, DECLINE, ask_person
 from buddy.extend.mcp.library import LibraryError, McpLibrary
 from buddy.extend.mcp.records import (
+    Block,
     CallOutcome,
     FormAnswer,
     FormRequest,
     Handlers,
     LoginNeededError,
     McpError,
+    PromptInfo,
+    PromptMessage,
+    ResourceInfo,
     ServerFacts,
+    TextBlock,
     ToolInfo,
     first_error,
 )
 from buddy.extend.mcp.results import ResultMaker
 from buddy.extend.mcp.stdio import StderrTail
-from buddy.safety.sanitise import clean, one_line
+from buddy.safety.sanitise import clean, one_line, visible
 from buddy.tools.ask_user import Questions
 
 State = Literal["disabled", "untrusted", "waiting", "connecting", "ready", "lost", "login", "failed"]
@@ -40,12 +45,15 @@ CONNECT_S = 60.0
 """`npx` and `uvx` fetch a server before they start it."""
 REQUEST_S = 30.0
 BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+REFRESH_GAP_S = 1.0
+"""The least time between two looks at lists that a server says have changed."""
 STABLE_S = 30.0
 """A connection that lasted so long counts as good: the next loss is the first one again."""
 PROGRESS_EVERY_S = 0.1
 MAX_ASKED = 3
 """Questions that a server may put during one call."""
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 Open = Callable[[ModuleType, Callable[[ChannelClosed], None]], AbstractAsyncContextManager[Any]]
 """Opens the library's transport to a server, given the client module and what hears of a lost connection. May
@@ -104,6 +112,8 @@ class McpServer:
         self.stderr = stderr or StderrTail()
         self.facts: ServerFacts | None = None
         self.tools: tuple[ToolInfo, ...] = ()
+        self.resources: tuple[ResourceInfo, ...] = ()
+        self.prompts: tuple[PromptInfo, ...] = ()
         self._parts = parts
         self._open = opened
         self._changed = changed
@@ -126,6 +136,27 @@ class McpServer:
     def state_words(self) -> str:
         """Return the state as a person reads it."""
         return STATE_WORDS[self.state]
+
+    @property
+    def advice(self) -> str:
+        """Return a sentence about its state: the reason, and what to do."""
+        name = visible(self.name)
+        why = f" ({one_line(self.reason, 300)})" if self.reason else ""
+        match self.state:
+            case "disabled":
+                return f"MCP server {name} is disabled in its definition; take `disabled` out there to use it"
+            case "untrusted":
+                return f"MCP server {name} waits for your approval: /mcp trust {name} starts it"
+            case "waiting" | "connecting":
+                return f"MCP server {name} is still connecting{why}"
+            case "ready":
+                return f"MCP server {name} is ready"
+            case "lost":
+                return f"MCP server {name} lost its connection{why} and tries again by itself"
+            case "login":
+                return f"MCP server {name} needs a login{why}"
+            case "failed":
+                return f"MCP server {name} failed{why}; /mcp {name} shows more, /mcp reconnect {name} retries"
 
     def begin(self) -> None:
         """Connect and stay connected, unless that is under way."""
@@ -156,6 +187,7 @@ class McpServer:
             begun, self._is_final, self._needs_login = self._parts.now(), False, False
             self._set("connecting", self.reason if failures else "")
             retry, reason = await self._connected()
+            reason = self._with_last_words(reason)
             if self._parts.now() - begun > STABLE_S:
                 failures = 0
             failures += 1
@@ -167,7 +199,7 @@ class McpServer:
                 failures = 0
             else:
                 self._set("lost", reason)
-                await self._wait_before(BACKOFF_S[failures - 1])
+                await self._wait_for(self._again, BACKOFF_S[failures - 1])
 
     async def _connected(self) -> tuple[bool, str]:
         """Connect and stay so until the connection is lost; tell whether to try again, and why it was
@@ -191,26 +223,27 @@ class McpServer:
                     watching.cancel()
                     await asyncio.wait({watching})
             return not self._is_final, self.reason or "the connection was lost"
-        except LoginNeededError as error:
-            self._needs_login = True
-            return False, str(error)
-        except (DefinitionError, LibraryError) as error:
-            return False, str(error)
-        except TimeoutError:
-            return True, f"it did not answer within {CONNECT_S:g} s"
-        except (ChannelClosed, McpError) as error:
-            return not self._is_final, one_line(self.reason or str(error), 300)
-        # The border of a server: whatever its messages make the protocol library raise ends its connection
-        # and nothing else.
+        # The border of a server: whatever its messages make the protocol library raise, alone or in a group,
+        # ends its connection and nothing else.
         except Exception as error:  # noqa: BLE001 - see above
-            first = first_error(error)
-            if isinstance(first, LoginNeededError):
+            return self._judge(first_error(error))
+
+    def _judge(self, error: BaseException) -> tuple[bool, str]:
+        """Return whether to connect again after an error, and the error in words for a person."""
+        match error:
+            case LoginNeededError():
                 self._needs_login = True
-                return False, str(first)
-            if not isinstance(first, ChannelClosed | McpError):
+                return False, str(error)
+            case DefinitionError() | LibraryError():
+                return False, str(error)
+            case TimeoutError():
+                return True, f"it did not answer within {CONNECT_S:g} s"
+            case ChannelClosed() | McpError():
+                is_final = isinstance(error, ChannelClosed) and error.is_final
+                return not (self._is_final or is_final), one_line(self.reason or str(error), 300)
+            case _:
                 _log.warning("MCP server %s", self.name, exc_info=error)
-            is_final = self._is_final or (isinstance(first, ChannelClosed) and first.is_final)
-            return not is_final, one_line(self.reason or f"the connection failed: {first}", 300)
+                return not self._is_final, one_line(self.reason or f"the connection failed: {error}", 300)
 
     async def _until_lost(self, session: Any) -> None:
         """Keep the list of tools up to date until the connection is gone."""
@@ -220,13 +253,21 @@ class McpServer:
                 self._is_stale = False
                 await self._refresh(session)
                 self._changed(self)
+                await self._wait_for(self._gone, REFRESH_GAP_S)
                 continue
             await self._stir.wait()
 
     async def _refresh(self, session: Any) -> None:
-        if self.facts is not None and self.facts.has_tools:
-            async with asyncio.timeout(REQUEST_S):
+        facts = self.facts
+        if facts is None:
+            return
+        async with asyncio.timeout(REQUEST_S):
+            if facts.has_tools:
                 self.tools = await session.list_tools()
+            if facts.has_resources:
+                self.resources = await _list_or_none(session.list_resources(), self.name)
+            if facts.has_prompts:
+                self.prompts = await _list_or_none(session.list_prompts(), self.name)
 
     async def _watch(self, session: Any) -> None:
         """Hear of changes where the protocol wants a request for it. Without it the list stays as it
@@ -236,14 +277,21 @@ class McpServer:
         except Exception as error:  # noqa: BLE001 - as in `_connected`: it costs nothing but the news
             _log.info("MCP server %s tells no changes: %s", self.name, error)
 
-    async def _wait_before(self, seconds: float) -> None:
-        again = asyncio.ensure_future(self._again.wait())
+    async def _wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait until the event is set or the time is over."""
+        happened = asyncio.ensure_future(event.wait())
         pause = asyncio.ensure_future(self._parts.sleep(seconds))
         try:
-            await asyncio.wait({again, pause}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({happened, pause}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            again.cancel()
+            happened.cancel()
             pause.cancel()
+
+    def _with_last_words(self, reason: str) -> str:
+        """Return a reason with the last line of stderr: where a server did not start, that line says why."""
+        lines = clean(self._parts.results.redact(self.stderr.text())).splitlines()
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{reason}; its last words: {one_line(last, 200)}" if last else reason
 
     def _set(self, state: State, reason: str = "") -> None:
         self.state, self.reason = state, clean(reason)
@@ -299,13 +347,34 @@ class McpServer:
             ) from error
         return await self._parts.results.to_result(self.name, outcome)
 
-    async def _request(self, ask: Callable[[Any], Coroutine[Any, Any, CallOutcome]]) -> CallOutcome:
+    async def read(self, uri: str) -> ToolResult:
+        """Read a resource, as bounded and clean as the result of a call. Raises `ToolError`."""
+        outcome = await self._within(lambda session: session.read(uri))
+        return await self._parts.results.to_result(self.name, outcome)
+
+    async def get_prompt(self, name: str, values: dict[str, str]) -> ToolResult:
+        """Return the text of a prompt, as bounded and clean as the result of a call. Raises `ToolError`."""
+        messages: tuple[PromptMessage, ...] = await self._within(
+            lambda session: session.get_prompt(name, values)
+        )
+        blocks: list[Block] = []
+        for message in messages:
+            if any(one.role == "assistant" for one in messages):
+                blocks.append(TextBlock(f"{message.role}:"))
+            blocks.append(message.block)
+        return await self._parts.results.to_result(self.name, CallOutcome(tuple(blocks)))
+
+    async def _within(self, ask: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                return await self._request(ask)
+        except TimeoutError as error:
+            raise ToolError(f"the MCP server {self.name} did not answer within {REQUEST_S:g} s") from error
+
+    async def _request(self, ask: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         session = self._session
         if session is None:
-            why = f" ({self.reason})" if self.reason else ""
-            raise ToolError(
-                f"the MCP server {self.name} is not connected: {STATE_WORDS[self.state]}{why}; /mcp shows it"
-            )
+            raise ToolError(f"it was not called: {self.advice}")
         try:
             return await ask(session)
         except McpError as error:
@@ -339,15 +408,26 @@ class McpServer:
 
 
 STATE_WORDS: dict[State, str] = {
-    "disabled": "disabled",
+    "disabled": "disabled in its definition",
     "untrusted": "waits for your approval",
-    "waiting": "not started",
+    "waiting": "not started yet",
     "connecting": "connecting",
     "ready": "ready",
     "lost": "connection lost, tries again",
     "login": "needs a login",
     "failed": "failed",
 }
+
+
+async def _list_or_none(listing: Coroutine[Any, Any, tuple[T, ...]], name: str) -> tuple[T, ...]:
+    """Return a list of the server, empty where it cannot give one: its tools work all the same."""
+    try:
+        return await listing
+    except McpError as error:
+        if error.is_lost:
+            raise
+        _log.info("MCP server %s lists less than it declares: %s", name, error)
+        return ()
 
 
 def _progress_line(amount: float, total: float | None, words: str) -> str:

@@ -6,7 +6,7 @@ Nothing waits for a server. Its tools come and go between turns: a running turn 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import ModuleType
@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.tool import Tool, ToolRegistry
+from buddy.agent.messages import UserPart
+from buddy.agent.tool import Tool, ToolRegistry, ToolResult
 from buddy.extend.mcp.approvals import ServerApprovals
 from buddy.extend.mcp.channel import Channel, ChannelClosed, ChannelFactory
 from buddy.extend.mcp.definitions import (
+    OF_OTHERS,
     DefinitionError,
     ServerDefinition,
     definition_digest,
@@ -26,11 +28,14 @@ from buddy.extend.mcp.definitions import (
 from buddy.extend.mcp.launching import LaunchParts, running_server
 from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.names import server_part, tool_names
+from buddy.extend.mcp.prompts import ServerPrompt, content_of, prompts_of, values_of
 from buddy.extend.mcp.records import ToolInfo
+from buddy.extend.mcp.resources import attach_resources, mentioned_resources, write_resource
 from buddy.extend.mcp.server import McpServer, ServerParts
 from buddy.extend.mcp.sources import FoundServers, Sources, find_servers
 from buddy.extend.mcp.stdio import StderrTail
 from buddy.extend.mcp.tools import UnusableTool, make_tool
+from buddy.extend.mentions import ExpandedPrompt
 from buddy.safety.sanitise import one_line, visible
 
 ANNOUNCE_AFTER_S = 0.3
@@ -114,8 +119,9 @@ class McpServers:
             digest = definition_digest(definition, parts.sources.root)
             approval = parts.approvals.find(definition)
             is_same = approval is not None and approval.definition == digest
-            own = definition.scope != "project" or parts.trust_all
-            trusted = own or (approval is not None and is_same and approval.trusted)
+            own = definition.scope not in OF_OTHERS or self._is_trusted_for_this_run(definition)
+            trusted = own or digest in found.accepted  # an answer since then counts more
+            trusted = trusted if own or approval is None or not is_same else approval.trusted
             tools = approval.tools if approval is not None and is_same else {}
             states[definition.name] = (digest, trusted, tools)
         return found, states
@@ -138,15 +144,20 @@ class McpServers:
                 server.begin()
         self._look_whether_settled()
 
-    async def settled(self, timeout_s: float) -> None:
-        """Wait until no server is about to connect for the first time, or until the time is over."""
+    async def settled(self, timeout_s: float) -> tuple[str, ...]:
+        """Wait until no server is about to connect for the first time, or until the time is over. Returns a
+        sentence for each whose tools are missing."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._settled.wait()
         except TimeoutError:
-            slow = [server.name for server in self.servers.values() if server.state == "connecting"]
-            if slow:
-                self._parts.tell(f"MCP: {', '.join(slow)} is not connected yet; its tools are missing")
+            pass  # the sentences name those that are late
+        self._unsaid.clear()
+        return tuple(
+            f"{server.advice}; its tools are missing"
+            for server in self.servers.values()
+            if server.state in ("connecting", "lost", "failed", "login")
+        )
 
     def notes(self) -> tuple[str, ...]:
         """Return what the person should know before anything is connected."""
@@ -157,12 +168,12 @@ class McpServers:
                 "changed since you approved it" if self._was_approved(server) else "waits for your approval"
             )
             notes.append(
-                f"MCP server {visible(server.name)} of this folder "
+                f"MCP server {visible(server.name)} of {_place(server.definition)} "
                 f"({one_line(server.definition.summary(), 160)}) "
                 f"{changed}: /mcp trust {visible(server.name)} starts it"
             )
         if len(waiting) > 8:
-            notes.append(f"{len(waiting) - 8} more MCP servers of this folder wait for your approval: /mcp")
+            notes.append(f"{len(waiting) - 8} more MCP servers wait for your approval: /mcp")
         return tuple(notes)
 
     def _was_approved(self, server: McpServer) -> bool:
@@ -222,11 +233,9 @@ class McpServers:
                 )
             case "failed":
                 self._withdraw(server.name)
-                self._announce(server.name, f"{visible(server.name)} failed ({one_line(server.reason, 200)})")
+                self._announce(server.name, server.advice.removeprefix("MCP server "))
             case "lost":
-                self._announce(
-                    server.name, f"{visible(server.name)} is lost ({one_line(server.reason, 200)})"
-                )
+                self._announce(server.name, server.advice.removeprefix("MCP server "))
             case "disabled" | "untrusted":
                 self._withdraw(server.name)
             case "waiting" | "connecting":
@@ -243,17 +252,20 @@ class McpServers:
         """Put the server's tools into the registry, without those that changed since they were accepted."""
         name, accepted = server.name, self._accepted.setdefault(server.name, {})
         is_new = [info for info in server.tools if info.name not in accepted]
-        accepted.update({info.name: info.digest() for info in is_new})
-        if is_new and server.definition.scope != "program":
-            self._remember(server)
+        gone = accepted.keys() - {info.name for info in server.tools}
+        if is_new and not gone:
+            accepted.update({info.name: info.digest() for info in is_new})
+            if server.definition.scope != "program":
+                self._remember(server)
         withheld: list[Withheld] = []
         tools: dict[str, Tool] = {}
         names = tool_names(server_part(name), (info.name for info in server.tools))
         known = {tool.name: tool for tool in self._tools.get(name, {}).values()}
         before = {info.name: info for info in self._infos.get(name, ())}
         for info in server.tools:
-            if accepted[info.name] != info.digest():
-                withheld.append(Withheld(info.name, f"its description changed; /mcp trust {name} accepts it"))
+            if accepted.get(info.name) != info.digest():
+                how = "its description changed" if info.name in accepted else _replaces(gone)
+                withheld.append(Withheld(info.name, f"{how}; /mcp trust {visible(name)} accepts it"))
                 continue
             public = names[info.name]
             if public in self._parts.off:
@@ -272,12 +284,15 @@ class McpServers:
 
     def _remember(self, server: McpServer) -> None:
         digest, accepted = self._digests.get(server.name, ""), dict(self._accepted[server.name])
-        if server.definition.scope == "project" and self._parts.trust_all:
-            return  # for this run only
+        if self._is_trusted_for_this_run(server.definition):
+            return
         asyncio.get_running_loop().run_in_executor(
             None,
             partial(self._parts.approvals.save, server.definition, digest, trusted=True, tools=accepted),
         )
+
+    def _is_trusted_for_this_run(self, definition: ServerDefinition) -> bool:
+        return definition.scope == "project" and self._parts.trust_all
 
     def _withdraw(self, name: str) -> None:
         self._infos.pop(name, None)
@@ -297,6 +312,44 @@ class McpServers:
     def tools_of(self, name: str) -> tuple[Tool, ...]:
         """Return the tools of a server that models are offered."""
         return tuple(self._tools.get(name, {}).values())
+
+    # -- what the person uses by name ----------------------------------------------------------------------
+
+    def resource_mentions(self) -> tuple[tuple[str, str], ...]:
+        """Return the resources of connected servers as they stand in a prompt, with their names."""
+        return tuple(
+            (write_resource(server.name, info.uri), f"{info.name}: {info.description}".removesuffix(": "))
+            for server in self._ready()
+            for info in server.resources
+        )
+
+    def prompt_commands(self) -> tuple[tuple[str, str], ...]:
+        """Return the prompts of connected servers as commands, with what they take and are for."""
+        return tuple((prompt.command, prompt.about()) for prompt in self._prompts())
+
+    async def attach(self, text: str) -> ExpandedPrompt:
+        """Return the resources a text names as attachments."""
+        known = {server.name: [info.uri for info in server.resources] for server in self.servers.values()}
+
+        async def read(name: str, uri: str) -> ToolResult:
+            return await self.servers[name].read(uri)
+
+        return await attach_resources(mentioned_resources(text, known), read)
+
+    async def fill_prompt(self, command: str, words: str) -> tuple[UserPart, ...] | None:
+        """Return the content of the prompt a command names; None for no such prompt. Raises `ToolError`."""
+        prompt = next((one for one in self._prompts() if one.command == command), None)
+        if prompt is None:
+            return None
+        server = self.servers[prompt.server]
+        return content_of(prompt, words, await server.get_prompt(prompt.info.name, values_of(prompt, words)))
+
+    def _prompts(self) -> Iterable[ServerPrompt]:
+        for server in self._ready():
+            yield from prompts_of(server.name, server.prompts)
+
+    def _ready(self) -> list[McpServer]:
+        return [server for server in self.servers.values() if server.state == "ready"]
 
     def _announce(self, name: str, words: str) -> None:
         """Tell the person, together with what other servers have to tell at the same moment."""
@@ -346,7 +399,7 @@ class McpServers:
     async def _check_unchanged(self, definition: ServerDefinition) -> None:
         """Refuse a project's server whose files in the workspace changed since it was approved. Raises
         `DefinitionError`."""
-        if definition.scope != "project" or self._parts.trust_all:
+        if definition.scope not in OF_OTHERS or self._is_trusted_for_this_run(definition):
             return
         digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
         if digest != self._digests[definition.name]:
@@ -354,6 +407,16 @@ class McpServers:
                 "its program changed since you approved it; "
                 f"/mcp trust {definition.name} approves it as it is"
             )
+
+
+def _replaces(gone: Collection[str]) -> str:
+    """Return why a new tool is withheld: an accepted one is gone, so it may be the same one renamed."""
+    names = one_line(", ".join(sorted(gone)), 100)
+    return f"it is new, and {names} is gone: it may be the same under another name"
+
+
+def _place(definition: ServerDefinition) -> str:
+    return "a plug-in" if definition.scope == "plugin" else "this folder"
 
 
 def _offered(server: McpServer, count: int, withheld: Iterable[Withheld]) -> str:

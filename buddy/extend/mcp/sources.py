@@ -14,7 +14,8 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.extend.mcp.definitions import Scope, ServerDefinition, read_servers
+from buddy.extend.mcp.definitions import Scope, ServerDefinition, kind_of, read_servers
+from buddy.extend.search_folders import PluginFolder
 from buddy.safety.paths import read_regular
 from buddy.safety.sanitise import visible
 
@@ -24,16 +25,17 @@ SERVERS_KEYS = ("mcpServers", "servers", "mcp_servers")
 PROJECTS_KEY = "projects"
 """Key of the person's file for servers that count in one folder only, by the folder's real path."""
 MAX_FILE_BYTES = 1_000_000
+FOLDER_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Places to look for servers. `settings` is `[mcp_servers]` of the person's buddy.toml, `given` the
-    values of
-    `--mcp-config`; `strict`: nothing but those counts."""
+    """Places to look for servers. `plugins` are the folders the person added; `settings` is `[mcp_servers]`
+    of the person's buddy.toml, `given` the values of `--mcp-config`; `strict`: nothing but those counts."""
 
     root: str
     config_folder: str
     settings: Mapping[str, Any] = {}
+    plugins: tuple[PluginFolder, ...] = ()
     given: tuple[str, ...] = ()
     strict: bool = False
 
@@ -41,17 +43,19 @@ class Sources(msgspec.Struct, frozen=True):
         """Tell whether a server may be defined anywhere: three looks at the disk."""
         if self.given or (self.settings and not self.strict):
             return True
-        files = (os.path.join(self.root, PROJECT_FILE), os.path.join(self.config_folder, USER_FILE))
+        files = [os.path.join(self.root, PROJECT_FILE), os.path.join(self.config_folder, USER_FILE)]
+        files += [os.path.join(plugin.path, PROJECT_FILE) for plugin in self.plugins]
         return not self.strict and any(map(os.path.lexists, files))
 
 
 class FoundServers(msgspec.Struct, frozen=True):
     """The definitions in force, those that another one of the same name hides, and problems, a sentence
-    each."""
+    each. `accepted`: digests of servers as they were when the person added their plug-in."""
 
     servers: tuple[ServerDefinition, ...]
     hidden: tuple[ServerDefinition, ...] = ()
     problems: tuple[str, ...] = ()
+    accepted: frozenset[str] = frozenset()
 
 
 def find_servers(sources: Sources) -> FoundServers:
@@ -74,8 +78,43 @@ def find_servers(sources: Sources) -> FoundServers:
         take(dict(sources.settings), "user", "[mcp_servers] of buddy.toml")
         project = os.path.join(sources.root, PROJECT_FILE)
         take(_read(project, problems, required=False), "project", project)
+        for plugin in sources.plugins:
+            servers, wrong = read_plugin_servers(plugin)
+            found.extend(servers)
+            problems.extend(wrong)
     servers, hidden = _first_of_each_name(found)
-    return FoundServers(servers, hidden, tuple(problems))
+    accepted = frozenset(digest for plugin in sources.plugins for digest in plugin.servers)
+    return FoundServers(servers, hidden, tuple(problems), accepted)
+
+
+def read_plugin_servers(plugin: PluginFolder) -> tuple[tuple[ServerDefinition, ...], tuple[str, ...]]:
+    """Return the servers of a plug-in, with its name before theirs and its folder filled in, and a sentence
+    for each that cannot be used."""
+    problems: list[str] = []
+    path = os.path.join(plugin.path, PROJECT_FILE)
+    table = _read(path, problems, required=False, bare=True)
+    named = (
+        {f"plugin_{plugin.name}_{name}": entry for name, entry in cast("dict[Any, Any]", table).items()}
+        if isinstance(table, dict)
+        else table
+    )
+    servers, wrong = read_servers(_with_folder(named, plugin.path), "plugin", path)
+    placed = tuple(msgspec.structs.replace(one, folder=plugin.path) for one in servers)
+    return placed, (*problems, *wrong)
+
+
+def _with_folder(node: object, folder: str) -> object:
+    """Return a table with `${CLAUDE_PLUGIN_ROOT}` replaced by the plug-in's folder."""
+    match node:
+        case str():
+            return node.replace(FOLDER_VARIABLE, folder)
+        case list():
+            return [_with_folder(one, folder) for one in cast("list[object]", node)]
+        case dict():
+            table = cast("dict[object, object]", node)
+            return {key: _with_folder(value, folder) for key, value in table.items()}
+        case _:
+            return node
 
 
 def _first_of_each_name(
@@ -86,7 +125,7 @@ def _first_of_each_name(
     return tuple(first.values()), tuple(hidden)
 
 
-def _read(given: str, problems: list[str], *, required: bool) -> object:
+def _read(given: str, problems: list[str], *, required: bool, bare: bool = False) -> object:
     """Return the servers of a file, or of JSON given on the command line; {} where there are none."""
     if given.lstrip().startswith("{"):
         return servers_of(given, "--mcp-config", problems)
@@ -98,7 +137,7 @@ def _read(given: str, problems: list[str], *, required: bool) -> object:
     except (OSError, ToolError) as error:
         problems.append(f"{visible(given)}: can't be read: {getattr(error, 'strerror', None) or error}")
         return {}
-    return servers_of(data.decode("utf-8-sig", "replace"), given, problems)
+    return servers_of(data.decode("utf-8-sig", "replace"), given, problems, bare=bare)
 
 
 def _servers_of_folder(path: str, root: str) -> object:
@@ -113,8 +152,8 @@ def _servers_of_folder(path: str, root: str) -> object:
     return servers_of(json.dumps(whole), path, []) if isinstance(whole, dict) else {}
 
 
-def servers_of(text: str, source: str, problems: list[str]) -> object:
-    """Return the table of servers in the text of a file."""
+def servers_of(text: str, source: str, problems: list[str], *, bare: bool = False) -> object:
+    """Return the table of servers in the text of a file; `bare`: it may stand there without a name."""
     try:
         table: object = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -122,12 +161,14 @@ def servers_of(text: str, source: str, problems: list[str]) -> object:
         problems.append(f"{visible(source)}: not valid JSON ({line}); no server of it is used")
         return {}
     if not isinstance(table, dict):
-        problems.append(f'{visible(source)}: expected {{"mcpServers": {{…}}}}, found {type(table).__name__}')
+        problems.append(f'{visible(source)}: expected {{"mcpServers": {{…}}}}, found {kind_of(table)}')
         return {}
     given = cast("dict[str, Any]", table)
     for name in SERVERS_KEYS:
         if name in given:
             return given[name]
     if given and PROJECTS_KEY not in given and all(isinstance(one, dict) for one in given.values()):
+        if bare:
+            return given
         problems.append(f'{visible(source)}: expected {{"mcpServers": {{…}}}}; no server of it is used')
     return {}

@@ -211,8 +211,8 @@ class StdioChannel:
 
     async def _watch(self) -> None:
         ended = await self._child.wait()
-        how = ended.signal or f"exit code {ended.code}"
-        self._break(ChannelClosed(f"it ended ({how})"))
+        how = f"was ended by {ended.signal}" if ended.signal else f"ended with exit code {ended.code}"
+        self._break(ChannelClosed(f"it {how}"))
 
     def _break(self, problem: ChannelClosed) -> None:
         """Take no more; the first reason counts. What a flooding process says is no longer read as messages,

@@ -11,10 +11,11 @@ import msgspec
 from buddy.agent.display import Display, Plain
 from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.agent.tool import Tool, ToolContext, ToolResult, any_access
+from buddy.extend.mcp.definitions import kind_of
+from buddy.extend.mcp.listings import MAX_DEPTH, PROBLEM_KEY, PROBLEMS
 from buddy.extend.mcp.records import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES, ToolInfo
 from buddy.safety.sanitise import clean
 
-MAX_DEPTH = 32
 _FITS: Mapping[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
@@ -81,15 +82,19 @@ def _subject(values: Mapping[str, Any]) -> str:
 
 def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema that every provider takes: an object, with cleaned words. Raises `UnusableTool`."""
+    problem = PROBLEMS.get(str(schema.get(PROBLEM_KEY)))
+    if problem is not None:
+        raise UnusableTool(problem)
     cleaned = cast("dict[str, Any]", _clean(dict(schema), 0))
     for key in ("$schema", "$id", "title"):
         if not isinstance(cleaned.get(key), dict):
             cleaned.pop(key, None)
-    if cleaned.get("type", "object") != "object":
-        raise UnusableTool(f"its arguments are {str(cleaned['type'])[:40]!r}, expected an object")
     cleaned["type"] = "object"
-    if not isinstance(cleaned.setdefault("properties", {}), dict):
+    properties = cleaned.setdefault("properties", {})
+    if not isinstance(properties, dict):
         raise UnusableTool("its properties are no object")
+    if "required" in cleaned:
+        cleaned["required"] = [name for name in cleaned["required"] if name in properties]
     if len(json.dumps(cleaned)) > MAX_SCHEMA_BYTES:
         raise UnusableTool(f"its schema is longer than {MAX_SCHEMA_BYTES // 1000} kB")
     return cleaned
@@ -97,7 +102,7 @@ def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _clean(node: object, depth: int) -> object:
     if depth > MAX_DEPTH:
-        raise UnusableTool(f"its schema is nested deeper than {MAX_DEPTH} levels")
+        raise UnusableTool(PROBLEMS["deep"])
     if isinstance(node, dict):
         table = cast("dict[Any, object]", node)
         return {clean(str(key)): _clean(value, depth + 1) for key, value in table.items()}
@@ -111,9 +116,7 @@ def decode_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     better. Raises `ArgumentsError`."""
     values = parse_json(text if text.strip() else "{}")
     if not isinstance(values, dict):
-        raise ArgumentsError(
-            f"expected one JSON object with {_expected(schema)}, found {type(values).__name__}"
-        )
+        raise ArgumentsError(f"expected one JSON object with {_expected(schema)}, found {kind_of(values)}")
     given = cast("dict[str, Any]", values)
     properties = cast("dict[str, Any]", schema["properties"])
     required = schema.get("required")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from buddy.agent.formatting import format_count
 from buddy.app.mcp import SessionServer, SessionServers
+from buddy.extend.mcp.names import server_part
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText
@@ -62,9 +64,9 @@ def _server(servers: SessionServers, name: str) -> SessionServer:
 def _rows(servers: SessionServers) -> list[str]:
     rows = [
         f"{visible(one.name)}: {one.state_words}"
-        f"{f', {len(servers.tools_of(one.name))} tools' if one.state == 'ready' else ''}"
-        f"{f' ({one_line(one.reason, 200)})' if one.reason else ''}"
+        f"{f', {_counts(servers, one)}' if one.state == 'ready' else ''}"
         f" · {one_line(one.definition.summary(), 120)}"
+        f"{'' if one.state == 'ready' else f'{chr(10)}  {one.advice}'}"
         for one in servers.servers.values()
     ]
     rows += [
@@ -74,16 +76,31 @@ def _rows(servers: SessionServers) -> list[str]:
     return [*rows, *map(clean, servers.problems)]
 
 
+def _counts(servers: SessionServers, server: SessionServer) -> str:
+    counts = [
+        format_count(len(servers.tools_of(server.name)), "tool"),
+        *([format_count(len(server.resources), "resource")] if server.resources else []),
+        *([format_count(len(server.prompts), "prompt")] if server.prompts else []),
+    ]
+    held = len(servers.withheld.get(server.name, ()))
+    return ", ".join([*counts, *([f"{held} withheld"] if held else [])])
+
+
 def _details(context: Context, servers: SessionServers, server: SessionServer) -> str:
     lines = [
         f"{visible(server.name)}: {server.state_words}",
-        *([f"  {one_line(server.reason, 300)}"] if server.reason else []),
+        *([f"  {server.advice}"] if server.state != "ready" else []),
         f"  {server.definition.summary()}",
         f"  defined in {visible(server.definition.source)}",
     ]
     reads = server.definition.variables()
     lines += [f"  reads from your environment: {', '.join(reads)}"] if reads else []
     lines += [f"  {tool.name}: {one_line(tool.description, 160)}" for tool in servers.tools_of(server.name)]
+    prefix = f"mcp__{server_part(server.name)}__"
+    lines += [
+        f"  /{command}: {about}" for command, about in servers.prompt_commands() if command.startswith(prefix)
+    ]
+    lines += [f"  {_counts(servers, server)}"] if server.state == "ready" else []
     lines += [
         f"  withheld: {visible(one.tool)}: {one.reason}" for one in servers.withheld.get(server.name, ())
     ]

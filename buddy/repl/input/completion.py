@@ -81,13 +81,15 @@ class SessionCompleter(Completer):
         line = before.lstrip()
         if found := _COMMAND.fullmatch(line):
             name = found["name"]
-            return line, [*command_offers(self._commands, name), *definition_offers(context, name)]
+            offers = [*command_offers(self._commands, name), *definition_offers(context, name)]
+            return line, [*offers, *server_prompt_offers(context, name)]
         if found := _ARGUMENTS.fullmatch(line):
             return await self._argument(context, found["name"], found["rest"])
         if found := _MENTION.search(before):
             path = found["path"]
             tasks = task_offers(context, path, "@") if _ADDRESS.fullmatch(line) and not after else []
-            return found[0], [*tasks, *await self._mentions(path, document)]
+            resources = resource_offers(context, path)
+            return found[0], [*tasks, *resources, *await self._mentions(path, document)]
         if line.startswith("!") and asked:
             word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
             paths = await self._look_up(lambda: in_folder(self._cwd(), word.replace("\\ ", " ")))
@@ -169,6 +171,29 @@ def definition_offers(context: Context, beginning: str) -> list[Offer]:
         for name, one in sorted(found.items())
         if name.lower().startswith(wanted) and catalogue.invocable(name) is not None
     ]
+
+
+def server_prompt_offers(context: Context, beginning: str) -> list[Offer]:
+    """Return the prompts of MCP servers whose names begin so."""
+    servers = context.session.mcp
+    commands = servers.prompt_commands() if servers is not None else ()
+    wanted = beginning.lower()
+    return [Offer(f"/{name}", about) for name, about in commands if name.lower().startswith(wanted)]
+
+
+def resource_offers(context: Context, typed: str) -> list[Offer]:
+    """Return the resources of MCP servers that hold what was typed, once their server is named."""
+    servers = context.session.mcp
+    if servers is None or not typed:
+        return []
+    server, colon, wanted = typed.lower().partition(":")
+    offers: list[Offer] = []
+    for mention, about in servers.resource_mentions():
+        name, _, uri = mention.removeprefix("@").lower().partition(":")
+        fits = name == server and wanted in f"{uri} {about.lower()}" if colon else name.startswith(server)
+        if fits and typable(mention) and not set(uri) & set(" \t"):
+            offers.append(Offer(mention, about, visible(mention)))
+    return offers[:SHOWN]
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:

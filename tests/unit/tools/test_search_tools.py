@@ -32,6 +32,7 @@ def narrowed(tools: ToolRegistry = ALL, **more: Any) -> tuple[ToolRegistry, list
         "admitted": (),
         "is_core": lambda one: one.core,
         "search": search_tools,
+        "now": tools.list_all,
         "note": lambda admitted: heard.extend(one.name for one in admitted),
     }
     return narrow(tools, **{**given, **more}), heard
@@ -158,3 +159,14 @@ async def test_a_query_of_any_length_and_signs_is_an_answer() -> None:
     for query in ("", " ,,; ", "x" * 100_000, "(a+)+$[", "\x1b[31m", "git " * 5_000):
         assert await search(registry, query)
     assert len(heard) <= 5
+
+
+async def test_a_tool_that_came_during_the_turn_is_found() -> None:
+    tools = ToolRegistry(BUILTIN_TOOLS)
+    registry, heard = narrowed(tools)
+    tools.register(a_tool("mcp__late__forecast", "(MCP server late) Tell the weather", "mcp:late"))
+    before = registry.list_definitions()
+    assert registry.get("mcp__late__forecast") is None
+    await search(registry, "weather")
+    assert heard == ["mcp__late__forecast"]
+    assert registry.list_definitions()[: len(before)] == before
