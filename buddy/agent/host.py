@@ -75,9 +75,12 @@ def never_record_soon(message: Message) -> None:
     """Promise nothing, so that `record` is used (the default of a host)."""
 
 
+Transform = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
+
+
 class Agent(msgspec.Struct, frozen=True):
-    """A model with its tools and its system prompt. `transform_context` and `convert_to_model` are pure
-    functions from history to request; `compaction` is the view the turn starts with."""
+    """A model with its tools and its system prompt. `transform_context` and `convert_to_model` are functions
+    from history to request, plain or async; `compaction` is the view the turn starts with."""
 
     provider: Provider
     tools: ToolRegistry
@@ -86,8 +89,8 @@ class Agent(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     sampling: Sampling = Sampling()
     compaction: Compaction | None = None
-    transform_context: Callable[[Sequence[Message]], Sequence[Message]] = same_history
-    convert_to_model: Callable[[Sequence[Message]], Sequence[Message]] = same_history
+    transform_context: Transform = same_history
+    convert_to_model: Transform = same_history
 
 
 class Allowed(msgspec.Struct, frozen=True):

@@ -13,24 +13,87 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from buddy.agent.budget import TokenMeter, Window
 from buddy.agent.compaction import Compaction
-from buddy.agent.events import AgentUiEvent, TurnFinished
+from buddy.agent.events import (
+    AgentUiEvent,
+    ReplyFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    TurnFinished,
+)
 from buddy.agent.host import Agent, Allowed, Decision, Outcome, Progress, TurnHost
 from buddy.agent.loop import agent_loop, agent_loop_continue
-from buddy.agent.messages import AssistantMessage, Call, Message, Origin, Text, UserMessage, calls_of
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Image,
+    Message,
+    Origin,
+    Text,
+    Usage,
+    UserMessage,
+    calls_of,
+)
 from buddy.agent.provider import ModelRequest
 from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.agent.tool import Tool, ToolContext, ToolResult
 
 Delivery = Literal["one", "all"]
 """Waiting messages are delivered one at a time, or all at once."""
-Prompt = str | UserMessage
-"""A prompt as text, or as a message (with pictures, for instance)."""
+Prompt = str | UserMessage | Mapping[str, Any]
+"""A prompt as text, as a message (with pictures, for instance), or as a plain dict:
+`{"content": "what is this?"}`, `{"content": [{"type": "text", "text": "…"}, {"type": "image", "media_type":
+"image/png", "data": BASE64}]}`."""
+
+
+def to_dicts(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as plain dicts, without loss."""
+    return [msgspec.to_builtins(message) for message in history]
+
+
+def from_dicts(dicts: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages of `to_dicts`. Raises `ValueError` that names the message and the field."""
+    messages: list[Message] = []
+    for number, one in enumerate(dicts):
+        try:
+            messages.append(msgspec.convert(one, Message))
+        except msgspec.ValidationError as error:
+            raise ValueError(f"message {number}: {error}") from error
+    return messages
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A conversation to keep: its messages, the tokens and dollars it used, and what waits for delivery."""
+
+    history: tuple[Message, ...]
+    spent: Usage
+    cost_usd: float
+    steering: tuple[UserMessage, ...] = ()
+    follow_ups: tuple[UserMessage, ...] = ()
+
+
+class BlockStarted(msgspec.Struct, frozen=True, tag="block_started"):
+    """A text, a piece of reasoning or a call begins. `name` is the tool's, "" for the others."""
+
+    reply_id: str
+    block: str
+    kind: Literal["text", "thinking", "call"]
+    name: str = ""
+
+
+class BlockFinished(msgspec.Struct, frozen=True, tag="block_finished"):
+    """A block ended, with all its text (a call's: its arguments, as JSON)."""
+
+    reply_id: str
+    block: str
+    kind: Literal["text", "thinking", "call"]
+    text: str
 
 
 class Ids:
@@ -55,9 +118,15 @@ class Ids:
 
     def message(self, prompt: Prompt, origin: Origin = "prompt") -> UserMessage:
         """Return a prompt as a message."""
-        if isinstance(prompt, str):
-            return UserMessage(self.new("u"), (Text(prompt),), origin)
-        return prompt
+        if isinstance(prompt, UserMessage):
+            return prompt
+        content: object = prompt if isinstance(prompt, str) else prompt.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        try:
+            parts = msgspec.convert(blocks, tuple[Text | Image, ...])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"expected content as text, or as text and image blocks: {error}") from error
+        return UserMessage(self.new("u"), parts, origin)
 
 
 class EventStream:
@@ -131,31 +200,53 @@ class Conversation:
         self._delivery: dict[str, Delivery] = {"steer": steering, "follow_up": follow_ups}
         self._waiting: dict[str, deque[UserMessage]] = {"steer": deque(), "follow_up": deque()}
 
-    def steer(self, text: str) -> None:
+    def steer(self, prompt: Prompt) -> None:
         """Queue a message for the running turn; it is delivered at the next tool boundary."""
-        self._waiting["steer"].append(self._ids.message(text, "steer"))
+        self._waiting["steer"].append(self._ids.message(prompt, "steer"))
 
-    def follow_up(self, text: str) -> None:
+    def follow_up(self, prompt: Prompt) -> None:
         """Queue a message for after the turn."""
-        self._waiting["follow_up"].append(self._ids.message(text, "follow_up"))
+        self._waiting["follow_up"].append(self._ids.message(prompt, "follow_up"))
+
+    def snapshot(self) -> Snapshot:
+        """Return everything a later process needs to go on: `msgspec.json.encode` writes it,
+        `msgspec.json.decode(data, type=Snapshot)` reads it."""
+        return Snapshot(
+            tuple(self.history),
+            self._meter.total,
+            self._meter.cost_usd,
+            tuple(self._waiting["steer"]),
+            tuple(self._waiting["follow_up"]),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot, in place of what was here."""
+        self.history[:] = snapshot.history
+        self._ids = Ids((*snapshot.history, *snapshot.steering, *snapshot.follow_ups))
+        self._meter.total, self._meter.cost_usd = snapshot.spent, snapshot.cost_usd
+        self._waiting = {"steer": deque(snapshot.steering), "follow_up": deque(snapshot.follow_ups)}
+
+    def reset(self) -> None:
+        """Forget the messages and what waits; the tokens and dollars stay counted."""
+        self.restore(Snapshot((), self._meter.total, self._meter.cost_usd))
 
     def cancel(self) -> None:
         """Cancel the running turn."""
         self.cancelled.set()
 
-    def prompt(self, *prompts: Prompt) -> EventStream:
-        """Start a turn."""
+    def prompt(self, *prompts: Prompt, signal: asyncio.Event | None = None) -> EventStream:
+        """Start a turn. Setting `signal` cancels it, as `cancel` does."""
         messages = [self._ids.message(one) for one in prompts]
-        self.cancelled = asyncio.Event()
+        self.cancelled = signal or asyncio.Event()
         return EventStream(
             lambda emit: asyncio.ensure_future(
                 agent_loop(messages, self.agent, self.history, self._host(emit))
             )
         )
 
-    def go_on(self) -> EventStream:
-        """Continue a history that waits for the model."""
-        self.cancelled = asyncio.Event()
+    def go_on(self, *, signal: asyncio.Event | None = None) -> EventStream:
+        """Continue a history that waits for the model. Setting `signal` cancels it."""
+        self.cancelled = signal or asyncio.Event()
         return EventStream(
             lambda emit: asyncio.ensure_future(
                 agent_loop_continue(self.agent, self.history, self._host(emit))
@@ -226,6 +317,42 @@ def start(
 
 
 create_agent_stream = start
+
+
+async def with_blocks(
+    events: AsyncIterator[AgentUiEvent],
+) -> AsyncIterator[AgentUiEvent | BlockStarted | BlockFinished]:
+    """Add to the events of a turn where each block of a reply begins and ends."""
+    current: BlockStarted | None = None
+    text = ""
+    async for event in events:
+        piece = _piece_of(event)
+        ends = isinstance(event, ReplyFinished | TurnFinished) or piece is not None
+        if current is not None and ends and (piece is None or piece[0] != current):
+            yield BlockFinished(current.reply_id, current.block, current.kind, text)
+            current = None
+        if piece is not None:
+            if current is None:
+                current, text = piece[0], ""
+                yield current
+            text += piece[1]
+        yield event
+
+
+def _piece_of(event: AgentUiEvent) -> tuple[BlockStarted, str] | None:
+    """Return the block a delta belongs to, and its text; None for other events."""
+    if isinstance(event, TextDelta):
+        return BlockStarted(event.reply_id, str(event.block), "text"), event.text
+    if isinstance(event, ThinkingDelta):
+        return BlockStarted(event.reply_id, str(event.block), "thinking"), event.text
+    if isinstance(event, ToolCallDelta):
+        return BlockStarted(event.reply_id, event.call_id, "call", event.name), event.arguments
+    return None
+
+
+async def complete(agent: Agent, history: Sequence[Message]) -> AssistantMessage:
+    """Request one reply and return it whole. Raises `ProviderError`."""
+    return await stream_assistant_response(agent, history, lambda _event: None)
 
 
 async def stream_assistant_response(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -16,7 +18,7 @@ from buddy.agent.events import (
     ThinkingDelta,
     TokenUsage,
 )
-from buddy.agent.messages import AssistantMessage, Call, Text, Thinking
+from buddy.agent.messages import AssistantMessage, Call, Message, Text, Thinking
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.agent.turn import Turn
@@ -198,11 +200,11 @@ def _sentence(error: ProviderError) -> str:
 
 
 async def _prepare_request(turn: Turn) -> _SizedRequest:
-    asked = _request(turn)
+    asked = await _request(turn)
     meter = turn.host.meter
     fit = meter.fit(asked.tokens)
     if fit == "compact" and await _try_to_compact(turn):
-        asked = _request(turn)
+        asked = await _request(turn)
     elif fit == "fits":
         meter.warned = False
     elif not meter.warned and not (meter.window.guessed and meter.window.asked):
@@ -219,9 +221,12 @@ async def _prepare_request(turn: Turn) -> _SizedRequest:
     return asked
 
 
-def _request(turn: Turn) -> _SizedRequest:
+async def _request(turn: Turn) -> _SizedRequest:
     agent, sampling = turn.agent, turn.agent.sampling
-    view = agent.convert_to_model(agent.transform_context(turn.view.apply(turn.compaction, turn.history)))
+    view: Sequence[Message] = turn.view.apply(turn.compaction, turn.history)
+    for transform in (agent.transform_context, agent.convert_to_model):
+        changed = transform(view)
+        view = await changed if inspect.isawaitable(changed) else changed
     request = ModelRequest(
         model=agent.model,
         system=agent.system,

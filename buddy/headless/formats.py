@@ -448,8 +448,31 @@ class StreamJsonFormat:
         self._out(_line({**data, "session_id": self._session_id, "uuid": _new_uuid()}))
 
 
+class SseRecord(msgspec.Struct, frozen=True):
+    """One record of the format sse."""
+
+    event: str
+    data: dict[str, Any]
+
+
+def parse_sse_event(record: str) -> SseRecord:
+    """Read one record, the lines up to an empty one. Raises `ValueError`."""
+    fields: dict[str, list[str]] = {"event": [], "data": []}
+    for line in record.splitlines():
+        name, _colon, value = line.partition(":")
+        if name in fields:
+            fields[name].append(value.removeprefix(" "))
+    if len(fields["event"]) != 1 or not fields["data"]:
+        raise ValueError(f"expected one event: line and a data: line, found {record[:100]!r}")
+    data: object = json.loads("\n".join(fields["data"]))
+    if not isinstance(data, dict):
+        raise ValueError(f"expected an object as data, found {record[:100]!r}")  # noqa: TRY004 - its text is wrong
+    return SseRecord(fields["event"][0], cast("dict[str, Any]", data))
+
+
 class SseFormat:
-    """Server-sent events: `event:`/`data:` records."""
+    """Server-sent events: `event:`/`data:` records. Texts of deltas and results and the arguments of calls
+    stand under both names that programs read."""
 
     def __init__(self, out: Write) -> None:
         self._out = out
@@ -464,15 +487,17 @@ class SseFormat:
         """Write a record for every event that consumers need."""
         match event:
             case TextDelta():
-                self._put("content_delta", {"text": event.text})
+                self._put("content_delta", {"text": event.text, "delta": event.text})
             case ThinkingDelta():
-                self._put("thinking_delta", {"text": event.text})
+                self._put("thinking_delta", {"text": event.text, "delta": event.text})
             case ToolStarted():
                 call = event.call
-                self._put("tool_call_start", {"id": call.id, "name": call.name, "arguments": call.arguments})
+                started = {"id": call.id, "name": call.name, "arguments": call.arguments}
+                self._put("tool_call_start", {**started, "input": input_of(call.arguments)})
             case ToolFinished():
                 result = {"id": event.call_id, "status": event.status, "text": event.text}
-                self._put("tool_call_result", {**result, "cached": event.cached})
+                other = {"result": event.text, "is_error": event.status != "ok"}
+                self._put("tool_call_result", {**result, **other, "cached": event.cached})
             case TurnFinished():
                 if event.receipt is not None:
                     self._put("receipt", msgspec.to_builtins(event.receipt))

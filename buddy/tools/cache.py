@@ -83,10 +83,12 @@ class ToolCache:
             self._drop(next(iter(self._entries)))
 
     def invalidate(self, pattern: str) -> int:
-        """Drop the results that touched a path matching this glob; how many there were."""
-        return self._drop_where(
-            lambda _key, entry: any(fnmatch.fnmatchcase(path, pattern) for path in entry.access.reads)
-        )
+        """Drop the results that touched a path matching this glob; how many there were. `read_file:*.py` are
+        those of one tool."""
+        tool, colon, glob = pattern.partition(":")
+        if colon and any(key[0] == tool for key in self._entries):
+            return self._drop_where(lambda key, entry: key[0] == tool and _touched(entry, glob))
+        return self._drop_where(lambda _key, entry: _touched(entry, pattern))
 
     def invalidate_writes(self, access: Access) -> int:
         """Drop what a call that just ran may have made untrue. Paths are compared as they are here and in
@@ -126,3 +128,7 @@ class ToolCache:
 def _key(name: str, arguments: object, place: str) -> tuple[str, str]:
     text = json.dumps((place, msgspec.to_builtins(arguments)), sort_keys=True, ensure_ascii=True)
     return name, hashlib.sha256(text.encode()).hexdigest()
+
+
+def _touched(entry: _Cached, glob: str) -> bool:
+    return any(fnmatch.fnmatchcase(path, glob) for path in entry.access.reads)

@@ -25,6 +25,8 @@ import tomli_w
 
 from buddy import __version__
 from buddy.agent.messages import Message, UserMessage, text_of
+from buddy.extend.scaffolds.templates import Scaffolds
+from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.sessions.identity import load_signer
 from buddy.sessions.store import SessionStore
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -129,7 +131,8 @@ class Program:
             "tools": {"direct": 0},
         }
         if self.tools:
-            table["tools"]["disabled"] = [tool.name for tool in BUILTIN_TOOLS if tool.name not in self.tools]
+            every = (*BUILTIN_TOOLS, *scaffold_tools(Scaffolds(tuple)))
+            table["tools"]["disabled"] = [tool.name for tool in every if tool.name not in self.tools]
         for section, values in settings.items():
             table[section] = (
                 {**table.get(section, {}), **values} if isinstance(values, Mapping) else list(values)

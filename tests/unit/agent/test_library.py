@@ -4,21 +4,42 @@ finding them by name."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+import re
+import textwrap
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from buddy.agent.events import AgentUiEvent, ReplyFinished, SteeringAccepted, TextDelta, TurnFinished
 from buddy.agent.host import Agent, Allowed, Denied
 from buddy.agent.library import (
+    BlockFinished,
+    BlockStarted,
     Conversation,
     Ids,
+    Snapshot,
+    complete,
     create_agent_stream,
+    from_dicts,
     start,
     stream_assistant_response,
+    to_dicts,
+    with_blocks,
 )
-from buddy.agent.messages import CANCELLED_TEXT, Call, Text, ToolMessage, UserMessage, text_of
+from buddy.agent.messages import (
+    CANCELLED_TEXT,
+    Call,
+    Image,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    text_of,
+)
 from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, call_title, tool
 from tests.support.laws import Bench, ScriptedLane, calls, check_laws, says
@@ -215,6 +236,114 @@ async def test_a_stream_function_of_ones_own_resolves_its_key_for_each_call() ->
     await talk.prompt("b").result()
     assert used == ["first", "second"]
     assert [text_of(one) for one in talk.history] == ["a", "1", "b", "3"]
+
+
+async def test_the_examples_of_the_manual_run(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[3] / "templates/help/library.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = (
+        "async def page():\n" + textwrap.indent("\n".join(blocks), "    ") + "\n    return messages, stream"
+    )
+    lane = ScriptedLane(
+        calls(("c1", "shout", '{"text": "hello"}')), says("HELLO"), says("a number"), says("seen")
+    )
+    names: dict[str, Any] = {"provider": lane, "picture": "aGk=", "signal": asyncio.Event()}
+    exec(code, names)
+    messages, stream = await names["page"]()
+    assert [type(message).__name__ for message in messages][:3] == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+    ]
+    assert messages[2].text == "HELLO"
+    assert "TextDelta" in capsys.readouterr().out
+    await stream.result()
+
+
+async def test_prompts_may_be_dicts_with_pictures_and_wrong_ones_say_what_was_expected() -> None:
+    conversation = Conversation(agent(ScriptedLane(says("one"), says("two"))))
+    picture = {"type": "image", "media_type": "image/png", "data": "aGk="}
+    conversation.follow_up({"content": [{"type": "text", "text": "and this?"}, picture]})
+    await conversation.prompt({"content": "hi"}).result()
+    prompts = [message for message in conversation.history if isinstance(message, UserMessage)]
+    assert [text_of(prompt) for prompt in prompts] == ["hi", "and this?"]
+    assert prompts[1].parts[1] == Image("image/png", "aGk=")
+    assert prompts[1].origin == "follow_up"
+    for wrong in ({}, {"content": 7}, {"content": [{"type": "sound"}]}, {"content": ["text"]}):
+        with pytest.raises(ValueError, match="expected content as text"):
+            conversation.prompt(wrong)
+
+
+async def test_a_signal_of_ones_own_cancels_a_turn() -> None:
+    signal = asyncio.Event()
+    signal.set()
+    conversation = Conversation(agent(ScriptedLane(says("never"))))
+    outcome = await conversation.prompt("hi", signal=signal).outcome()
+    assert outcome.outcome == "cancelled"
+    assert is_legal(conversation.history) == []
+
+
+async def test_a_snapshot_keeps_messages_tokens_and_what_waits() -> None:
+    first = Conversation(agent(ScriptedLane(says("hello"))))
+    await first.prompt("hi").result()
+    first.steer("quick")
+    data = msgspec.json.encode(first.snapshot())
+    second = Conversation(agent(ScriptedLane(says("on"), says("and on"))), [said("other")])
+    second.restore(msgspec.json.decode(data, type=Snapshot))
+    assert second.history == first.history
+    assert second.snapshot() == first.snapshot()
+    spent = second.snapshot().spent
+    await second.prompt("more").result()
+    assert [text_of(one) for one in second.history][:2] == ["hi", "hello"]
+    assert "quick" in [text_of(one) for one in second.history]
+    assert second.snapshot().spent.output_tokens >= spent.output_tokens
+    assert len({one.id for one in second.history}) == len(second.history)
+    spent = second.snapshot().spent
+    second.reset()
+    assert (second.history, second.snapshot().spent) == ([], spent)
+
+
+async def test_messages_go_through_dicts_without_loss() -> None:
+    conversation = Conversation(
+        agent(ScriptedLane(calls(("c1", "look", '{"path": "a"}')), says("done")), look),
+        services={Reader: Reader()},
+    )
+    await conversation.prompt("look").result()
+    assert from_dicts(json.loads(json.dumps(to_dicts(conversation.history)))) == conversation.history
+    with pytest.raises(ValueError, match=r"message 1: .*role"):
+        from_dicts([to_dicts(conversation.history)[0], {"role": "wizard"}])
+
+
+async def test_transforms_may_be_async() -> None:
+    async def only_last(history: Sequence[Message]) -> Sequence[Message]:
+        await asyncio.sleep(0)
+        return history[-1:]
+
+    lane = ScriptedLane(says("one"), says("two"))
+    conversation = Conversation(msgspec.structs.replace(agent(lane), transform_context=only_last))
+    await conversation.prompt("first").result()
+    await conversation.prompt("second").result()
+    assert [len(request.history) for request in lane.requests] == [1, 1]
+
+
+async def test_blocks_are_told_where_they_begin_and_end() -> None:
+    lane = ScriptedLane(calls(("c1", "zoom", "{}")), says("hello there"))
+    seen: list[Any] = []
+    async for event in with_blocks(start(["hi"], agent(lane, zoom))):
+        seen.append(event)
+    marks = [
+        (type(one).__name__, one.kind, getattr(one, "text", getattr(one, "name", "")))
+        for one in seen
+        if isinstance(one, BlockStarted | BlockFinished)
+    ]
+    assert marks[-2:] == [("BlockStarted", "text", ""), ("BlockFinished", "text", "hello there")]
+    for begun, ended in zip(marks[::2], marks[1::2], strict=True):
+        assert (begun[0], ended[0], begun[1]) == ("BlockStarted", "BlockFinished", ended[1])
+
+
+async def test_a_whole_reply_is_returned_without_streaming() -> None:
+    reply = await complete(agent(ScriptedLane(says("hello"))), [said("hi")])
+    assert text_of(reply) == "hello"
 
 
 async def test_one_reply_can_be_asked_for_alone() -> None:

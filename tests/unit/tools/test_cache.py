@@ -86,6 +86,11 @@ def test_patterns_tools_and_everything_can_be_dropped() -> None:
     assert cache.invalidate_tool("find_files") == 0
     assert cache.invalidate_tool("grep") == 1
     kept(cache, "src")
+    kept(cache, "src", tool="find_files")
+    assert cache.invalidate("find_files:/w/lib*") == 0
+    assert cache.invalidate("find_files:*") == 1
+    kept(cache, "odd", Access(reads=("/w/a:b",)))
+    assert cache.invalidate("/w/a:*") == 1
     clock.now += 29
     assert cache.cleanup_expired() == 0
     clock.now += 1
