@@ -1,4 +1,4 @@
-"""Commands that undo and redo changes of files.
+"""Commands that undo and redo changes of files, and bring back what `delete_file` removed.
 
 A command's change is everything that changed while it ran, and the user may have saved a file meanwhile. So
 the change of a long command is shown before it is undone, and files can be left out.
@@ -9,28 +9,32 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import time
 from collections.abc import Sequence
 
 import msgspec
 
-from buddy.agent.formatting import whole_number
+from buddy.agent.formatting import format_count, format_size, whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_id_of
 from buddy.repl.context import Context
-from buddy.repl.render.numbers import seconds
-from buddy.repl.view.blocks import NoteBlock, ToolCall
+from buddy.repl.render.numbers import seconds, whole_units
+from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.sessions.records import Note
 from buddy.tools.files.task_diff import diff_of
 from buddy.workspace.undo.entries import ChangedSinceError
 from buddy.workspace.undo.log import UndoEntry
+from buddy.workspace.undo.trash import Trash
 
 SHOWN_FIRST_S = 3.0
 """Changes of a command that ran longer are shown first; nobody saves a file during a shorter one."""
 MAX_NAMED = 8
+_MAX_LISTED = 50
+DAY_S = 24 * 3600.0
 NOT_COVERED = " Files git ignores are not covered."
 
 
@@ -206,3 +210,51 @@ def _elsewhere(context: Context, entry: UndoEntry) -> str:
             return "" if tree.path == here.root else f", in the worktree {tree.name}"
     is_main = bool(here.main) and all(is_beneath(path, here.main) for path in entry.paths)
     return ", in the main tree" if is_main else ""
+
+
+@command(family="workspace", usage="[list|last|NAME|ID]", choices=("list", "last"))
+async def restore(context: Context, argument: str) -> None:
+    """List the deleted files in the trash, or restore one (or the last) to its place"""
+    trash = context.session.trash
+    name = argument.strip()
+    if name in ("", "list"):
+        await _list_trash(context, trash)
+        return
+    reference = "" if name == "last" else name
+    if "/" in reference:
+        reference = os.path.normpath(os.path.join(context.boundary.cwd, reference))
+    try:
+        deletion = await asyncio.to_thread(trash.restore, reference)
+    except ToolError as error:
+        raise CommandError(f"{error}; /restore lists what is there") from error
+    except OSError as error:
+        raise CommandError(f"could not restore it: {error.strerror or error}") from error
+    context.board.parts.cache.clear()
+    context.screen.print(NoteBlock("info", f"restored: {_display_path(context, deletion.real)}"))
+
+
+async def _list_trash(context: Context, trash: Trash) -> None:
+    found = await asyncio.to_thread(trash.list)
+    if not found:
+        raise CommandError("the trash is empty")
+    rows = tuple(
+        (
+            one.id,
+            _display_path(context, one.real),
+            f"task {one.task_id}" if one.task_id else "",
+            format_size(one.size_bytes),
+            _age(one.deleted_at, time.time()),
+        )
+        for one in found[:_MAX_LISTED]
+    )
+    context.screen.print(TableBlock(("id", "what", "by", "size", "when"), rows))
+
+
+def _display_path(context: Context, real: str) -> str:
+    return os.path.relpath(real, context.boundary.cwd)
+
+
+def _age(at: float, now: float) -> str:
+    age_s = max(0.0, now - at)
+    ago = whole_units(age_s) if age_s < DAY_S else format_count(int(age_s / DAY_S), "day")
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago} ago)"

@@ -1,25 +1,31 @@
-"""Commands about tasks: listing, showing, ending."""
+"""Commands about tasks and their jobs: listing, showing, ending."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+from collections.abc import Sequence
 
 from buddy.agent.formatting import whole_number
 from buddy.agent.messages import Message, UserMessage
 from buddy.config.settings import LONGEST_S
-from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.repl.view.replay import blocks_of
 from buddy.tasks.task import Task
+from buddy.workspace.processes.jobs import Jobs, JobStatus
+from buddy.workspace.processes.process_tree import LeftCommand
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, None: 1}
 SHOWN_CHARS = 40
+INSIDE_ONLY = (
+    "only commands inside the sandbox reach a port there, your browser does not; an allow rule with "
+    'sandbox = "off" runs its command outside'
+)
 
 
 def duration_s(text: str) -> float:
@@ -265,3 +271,34 @@ async def retry(context: Context, argument: str) -> None:
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {task_id} did not fail; there is nothing to retry")
     context.board.continue_task(task_id)
+
+
+def job_blocks(
+    jobs: Jobs, statuses: Sequence[JobStatus], left: Sequence[LeftCommand] = ()
+) -> tuple[TableBlock | NoteBlock, ...]:
+    """Return tables about jobs and the commands an earlier run left. Blocks: it walks over all processes for
+    their ports."""
+    rows: list[tuple[str, ...]] = []
+    inside_only = False
+    for status in statuses:
+        child = jobs.get(status.id).child
+        ports = ", ".join(map(str, child.ports()))
+        hidden = bool(ports and child.ports_inside)
+        inside_only = inside_only or hidden
+        serves = f"{ports} inside" if hidden else ports
+        rows.append(
+            (
+                str(status.id),
+                status.state,
+                f"{status.seconds:.0f} s",
+                f"{status.bytes_written:,} B",
+                serves,
+                status.command,
+            )
+        )
+    for number, entry in enumerate(left, 1):
+        rows.append(
+            (f"left{number}", "left by an earlier run", "", "", "", f"{entry.command} ({entry.pids})")
+        )
+    table = TableBlock(("job", "state", "for", "output", "serves", "command"), tuple(rows))
+    return (table, NoteBlock("info", INSIDE_ONLY)) if inside_only else (table,)

@@ -9,9 +9,8 @@ from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.commands.tasks import task_id_of
+from buddy.repl.commands.tasks import job_blocks, task_id_of
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.tools.ask_user import Unanswered

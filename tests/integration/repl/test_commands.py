@@ -265,7 +265,7 @@ async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) 
         await repl.said("hello", "an answer")
         await repl.quiet()
         for name in ("talk.md", "talk.html", "talk.json"):
-            await repl.said(f"/export {name}", f"written: {repl.repl.repo / name}")
+            await repl.said(f"/export {name}", f"written: {repl.program.repo / name}")
             assert "answer" in (repl.program.repo / name).read_text()
         assert json.loads((repl.program.repo / "talk.json").read_text())
         await repl.said("/export talk.md", "already exists; choose another name")
@@ -366,7 +366,7 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         assert "*** Begin" not in listed
         await repl.said("/jobs", "no job is running")
         await repl.said("/memory", "AGENTS.md is read")
-        await repl.said("/trust", f"{repl.repl.repo} has no settings of its own")
+        await repl.said("/trust", f"{repl.program.repo} has no settings of its own")
 
 
 async def test_compact_needs_something_to_summarise(tmp_path: Path) -> None:

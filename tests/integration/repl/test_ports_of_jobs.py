@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from buddy.repl.commands.job_table import INSIDE_ONLY, job_blocks
+from buddy.repl.commands.tasks import INSIDE_ONLY, job_blocks
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.workspace.processes.jobs import Jobs
 from buddy.workspace.processes.launch import shell_argv

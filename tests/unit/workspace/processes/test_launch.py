@@ -270,7 +270,7 @@ GIT_SETTINGS = {
 
 
 async def test_no_git_of_a_child_has_the_settings_of_the_users_environment(tmp_path: Path) -> None:
-    """What git runs is judged by the files it reads, so nothing else may decide it."""
+    """Git runs what the files it reads name, so nothing else may decide it."""
     async with tool_project(tmp_path, variables=GIT_SETTINGS) as project:
         await project.run("git init -q .")
         environment = (await project.run("env")).text
