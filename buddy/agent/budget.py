@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -85,11 +85,24 @@ def add_usage(one: Usage, other: Usage) -> Usage:
     )
 
 
+Limit = TypeVar("Limit", int, float)
+
+
 class Budget(msgspec.Struct, frozen=True):
     """Limits; 0 means none. Money in dollars, tokens as input plus output."""
 
     max_cost_usd: float = 0
     max_tokens: int = 0
+
+    def within(self, other: Budget) -> Budget:
+        """Return the smaller limits of two budgets."""
+        return Budget(
+            _smaller(self.max_cost_usd, other.max_cost_usd), _smaller(self.max_tokens, other.max_tokens)
+        )
+
+
+def _smaller(one: Limit, other: Limit) -> Limit:
+    return min(one, other) if one and other else one or other
 
 
 class DayBudget(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -16,7 +15,7 @@ from buddy.app.launch import LaunchContext
 from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError, Settings
-from buddy.safety.paths import Boundary, locate, make_private_folders, replace_file
+from buddy.safety.paths import Boundary, hold_file_lock, locate, replace_file
 from buddy.safety.policy.decide import MODES, Grant, Mode, mode_by_name
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
 from buddy.safety.policy.rules import Rule, RuleSet
@@ -148,18 +147,11 @@ def save_model(launch: LaunchContext, loaded: LoadedSettings, model: str) -> Non
     change_settings(path, lambda table: remember_model(table, model, loaded.own_model))
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:
     """Change buddy's own settings file under a lock, without losing concurrent edits. Raises
     `ConfigError`."""
     try:
-        make_private_folders(os.path.dirname(path))
-        # A separate file: replacing the settings file would drop a lock held on it.
-        with open(f"{path}.lock", "a", encoding="utf-8", opener=_open_private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with hold_file_lock(f"{path}.lock"):
             table = read_table(path, required=False) or {}
             change(table)
             write_settings(path, table)

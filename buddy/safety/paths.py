@@ -6,8 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 
 import msgspec
 
@@ -47,6 +47,22 @@ def make_private_folders(path: str) -> None:
             raise
         make_private_folders(parent)
         _make_private_folder(path)  # /proc has folders in which nothing can be made: one further try, no more
+
+
+@contextmanager
+def hold_file_lock(path: str) -> Generator[None]:
+    """Hold a lock file, made with its folder where it is missing, while other programs of the same person
+    wait. A file beside the one it guards, because replacing that would drop a lock held on it. Raises
+    `OSError`."""
+    import fcntl  # here: importing must work on Windows too, which has none
+
+    make_private_folders(os.path.dirname(path))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _make_private_folder(path: str) -> None:

@@ -11,17 +11,13 @@ import contextlib
 import hashlib
 import os
 import stat
-import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import is_beneath, make_private_folders, read_regular, replace_file
-
-if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
-    import fcntl
+from buddy.safety.paths import hold_file_lock, is_beneath, read_regular, replace_file
 
 MAX_STORE_BYTES = 20_000_000
 MAX_TEXT_CHARS = 65_536
@@ -152,7 +148,7 @@ class TrustStore:
             return f"the trust file {self._path} lies in the folder itself, so it cannot be remembered"
         record = _Record(folder.identity, trusted, now, {name: _thing(text) for name, text in things.items()})
         try:
-            with self._lock():
+            with hold_file_lock(f"{self._path}.lock"):
                 stored = self._read()
                 if isinstance(stored, str):
                     return stored
@@ -182,17 +178,6 @@ class TrustStore:
             f"the trust file {self._path} cannot be used ({problem}); no folder counts as trusted. "
             "Repair or remove it."
         )
-
-    @contextlib.contextmanager
-    def _lock(self) -> Generator[None]:
-        make_private_folders(os.path.dirname(self._path))
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(f"{self._path}.lock", flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _write(self, stored: _Stored) -> None:
         replace_file(self._path, msgspec.json.format(msgspec.json.encode(stored), indent=1))

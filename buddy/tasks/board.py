@@ -98,13 +98,8 @@ class Spending:
         journal's limit and this run's limit applies."""
         state = self._parts.journal.state()
         if state.budget is not None:
-            own, saved = self._session, state.budget
-            self._apply_session_budget(
-                Budget(
-                    smaller_limit(own.max_cost_usd, saved.max_cost_usd),
-                    int(smaller_limit(own.max_tokens, saved.max_tokens)),
-                )
-            )
+            saved = Budget(state.budget.max_cost_usd, state.budget.max_tokens)
+            self._apply_session_budget(self._session.within(saved))
         for record in state.tasks:
             task = self._tasks.get(record.task_id)
             if task is not None and record.budget is not None:
@@ -114,11 +109,6 @@ class Spending:
         self._session = budget
         for task in self._tasks.values():
             task.meter.session = budget
-
-
-def smaller_limit(first: float, second: float) -> float:
-    """Return the smaller of two limits, where 0 means no limit."""
-    return min(first, second) if first and second else first or second
 
 
 class Notes:

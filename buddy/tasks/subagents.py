@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -191,7 +191,7 @@ class Delegations:
         mode = stricter_mode(above.call_limits.mode, profile.mode if profile is not None else None)
         child.call_limits = CallLimits(mode)
         if lent.max_cost_usd or lent.max_tokens:
-            child.meter.budget = _smaller_budget(child.meter.budget, lent)
+            child.meter.budget = child.meter.budget.within(lent)
             above.meter.budget = _adjust_budget(above.meter.budget, lent, -1)
         brief = _BRIEF.format(task_id=child.task_id, parent=parent)
         runner = owner.submit(child.task_id, brief + assignment.text)
@@ -318,13 +318,6 @@ def _share(meter: TokenMeter) -> Budget:
         dollars_left * SHARE if budget.max_cost_usd else 0.0,
         int(tokens_left * SHARE) if budget.max_tokens else 0,
     )
-
-
-def _smaller_budget(first: Budget, second: Budget) -> Budget:
-    def least(first: Any, second: Any) -> Any:
-        return min(first, second) if first and second else first or second
-
-    return Budget(least(first.max_cost_usd, second.max_cost_usd), least(first.max_tokens, second.max_tokens))
 
 
 def _adjust_budget(budget: Budget, by: Budget, sign: int) -> Budget:

@@ -32,7 +32,7 @@ from buddy.agent.messages import (
 from buddy.agent.tool import ToolError
 from buddy.extend.imports.findings import Table, home_folder, section
 from buddy.extend.tool_names import buddy_call
-from buddy.safety.paths import open_regular
+from buddy.safety.paths import is_beneath, open_regular
 from buddy.safety.sanitise import new_id, one_line
 from buddy.safety.secrets.redact import redact_message
 
@@ -92,7 +92,7 @@ def read_transcript(path: str, root: str) -> Transcript | None:
             first = _parse(file.readline(MAX_LINE_BYTES))
             if first.get("type") == "session_meta":
                 meta = section(first, "payload")
-                is_here = _is_in(str(meta.get("cwd", "")), root)
+                is_here = is_beneath(str(meta.get("cwd", "")), root)
                 return _read_codex(path, meta, map(_parse, file)) if is_here else None
             return _read_claude(path, [first, *map(_parse, file)], root)
     except (OSError, ToolError) as error:
@@ -110,15 +110,11 @@ def _parse(line: bytes) -> Table:
     return {}
 
 
-def _is_in(folder: str, root: str) -> bool:
-    return folder == root or folder.startswith(root.rstrip("/") + "/")
-
-
 def _read_claude(path: str, lines: list[Table], root: str) -> Transcript | None:
     """Return the conversation: the branch of the tree that ends last."""
     nodes = {str(line["uuid"]): line for line in lines if line.get("uuid") and not line.get("isSidechain")}
     talk = [node for node in nodes.values() if node.get("type") in ("user", "assistant")]
-    if not talk or not any(_is_in(str(node.get("cwd", "")), root) for node in talk):
+    if not talk or not any(is_beneath(str(node.get("cwd", "")), root) for node in talk):
         return None
     branch: list[Table] = []
     node: Table | None = talk[-1]

@@ -3,17 +3,15 @@ tools were accepted. Kept outside of every project, by the folder's identity, as
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.extend.mcp.definitions import ServerDefinition
-from buddy.safety.paths import make_private_folders, read_regular, replace_file
+from buddy.safety.paths import hold_file_lock, read_regular, replace_file
 from buddy.safety.trust import folder_of
 
 FILE_NAME = "mcp.json"
@@ -55,7 +53,7 @@ class ServerApprovals:
     ) -> str:
         """Remember an answer. Returns "" or the reason why it holds for this run only."""
         try:
-            with self._lock():
+            with hold_file_lock(f"{self._path}.lock"):
                 servers = self._read()
                 servers[self._key(definition)] = Approval(digest, trusted, dict(tools), self._now())
                 data = msgspec.json.encode(_StoredAnswers(1, servers))
@@ -79,14 +77,3 @@ class ServerApprovals:
             return msgspec.json.decode(data, type=_StoredAnswers).servers
         except (OSError, ToolError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
-
-    @contextlib.contextmanager
-    def _lock(self) -> Generator[None]:
-        make_private_folders(os.path.dirname(self._path))
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(f"{self._path}.lock", flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
