@@ -32,7 +32,7 @@ from buddy.extend import instructions as instruction_files
 from buddy.extend.hooks.dispatcher import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mcp.channel import ChannelFactory
-from buddy.extend.mentions import ExpandedPrompt, expand
+from buddy.extend.mentions import ExpandedPrompt, expand, may_be_pasted
 from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
@@ -160,7 +160,8 @@ class Session:
 
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
         """Expand a prompt for a task: files it mentions are read with the task's services. The person typed
-        their names, so nothing is asked, but a link of the project may not choose another file."""
+        their names, so nothing is asked. A link of the project may not choose another file, though, and in a
+        text too long to have been typed, others may have written the names."""
         task = self.board.task(task_id)
         boundary = task.workspace.boundary
         await self.extensions.refresh()
@@ -171,6 +172,11 @@ class Session:
             located = await asyncio.to_thread(locate, boundary, path)
             if await asyncio.to_thread(hides_its_target, boundary, located):
                 raise ToolError(f"it is a link ({located.shown}); name that file itself if you mean it")
+            if (located.secret or not located.inside) and may_be_pasted(text):
+                reason = "its name says that it holds secrets" if located.secret else "it lies outside"
+                raise ToolError(
+                    f"{reason}, and so long a text may be pasted; mention it in a prompt of its own"
+                )
             context.service(Approved).remember(call_id, path, located.real)
             return await read_file.run(context, read_file.arguments(path=path))
 

@@ -35,6 +35,11 @@ MAX_MENTIONS = 20
 MAX_PUNCTUATION = 20
 """A name may end in as much of it; with more behind it only what stands before all of it is meant."""
 
+MAX_TYPED_LINES = 5
+MAX_TYPED_CHARS = 800
+"""Prompts up to this are taken for typed and read through. Longer ones tend to hold a paste or the output of
+a command, and the line shows a long paste folded."""
+
 Read = Callable[[str], Awaitable[ToolResult]]
 
 
@@ -43,6 +48,11 @@ class ExpandedPrompt(msgspec.Struct, frozen=True):
 
     parts: tuple[UserPart, ...]
     notes: tuple[str, ...]
+
+
+def may_be_pasted(text: str) -> bool:
+    """Tell whether others may have written parts of a prompt, because it is too long to have been typed."""
+    return len(text) > MAX_TYPED_CHARS or text.strip().count("\n") >= MAX_TYPED_LINES
 
 
 def paths_mentioned(text: str, cwd: str) -> tuple[str, ...]:

@@ -136,3 +136,30 @@ async def test_files_the_person_names_are_attached(tmp_path: Path, mention: str)
 
     assert f"[attached: {mention}]" in text
     assert (ran.code, ran.told()) == (0, [])
+
+
+LINES = "\nas it says:\n\n" + "words of a page\n" * 4
+LONG = "words of a page, " * 60
+
+
+@pytest.mark.parametrize(
+    "mention", ["@.env", "- @.env", "@~/.ssh/id_rsa", "@../home/letters", "@../repo/.env"]
+)
+@pytest.mark.parametrize("paste", ["Fix this:" + LINES + "{}", "Fix this: " + LONG + "{}", "{}" + LINES])
+async def test_text_too_long_to_be_typed_names_no_secret(tmp_path: Path, mention: str, paste: str) -> None:
+    """A pasted issue, folded in the line; `buddy exec "Fix: $(gh issue view 3)"`."""
+    text, ran = await sent(tmp_path, paste.format(f"{mention}\nand @a.txt\n"))
+
+    assert SECRET not in text
+    assert PRIVATE not in text
+    assert "[attached: a.txt]" in text
+    assert ran.code == 0
+    assert [line.endswith("mention it in a prompt of its own") for line in ran.told()] == [True]
+
+
+async def test_a_short_prompt_of_several_lines_may_name_any_file(tmp_path: Path) -> None:
+    text, ran = await sent(tmp_path, "Compare\n\n@.env\n@../home/letters/one.txt\nplease")
+
+    assert SECRET in text
+    assert PRIVATE in text
+    assert (ran.code, ran.told()) == (0, [])
