@@ -180,7 +180,7 @@ SECRET_ANYWHERE: dict[str, str] = {
         .dockercfg .vault-token .password-store .s3cfg .boto credentials.json terraform.tfstate
         .credentials.json oauth_creds.json application_default_credentials.json kubeconfig .kube .claude.json
         .authinfo .terraformrc .smbcredentials .msmtprc .fetchmailrc .databrickscfg .dockerconfigjson
-        .rclone.conf rclone.conf htpasswd""",
+        .rclone.conf rclone.conf htpasswd .dev.vars local.settings.json sftp-config.json .ftpconfig""",
         "holds credentials",
     ),
     **_each(
@@ -290,8 +290,9 @@ SECRET_ROOTS: tuple[tuple[str, str], ...] = tuple(
 
 _SECRET_NAME = pattern(
     r"""(?x)
-      \.env(?![\w]).*            # .env, .env.local, .env-prod
-    | \.envrc | .+\.env
+      \.env(?![^\W_]).*          # .env, .env.local, .env-prod, .env_prod
+    | \.envrc | .+\.env | \.dev\.vars\..+
+    | .*\.tfstate(?:\.(?:\d+\.)?backup)?
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars|agekey)
     | id_(?:rsa|dsa|ecdsa|ed25519|xmss)\d*(?:[_.\-].*)?  # as ssh-keygen names them: id_ed25519_sk, id_rsa.old
     | service[-_]?account.*\.json
@@ -303,12 +304,12 @@ _SECRET_NAME = pattern(
 )
 # What everything `_SECRET_NAME` matches begins or ends with; blanks and dots at the end do not count.
 _SECRET_BEGINNINGS = (
-    *(".env", "id_", "service", "secret", "client_secret"),
+    *(".env", ".dev.vars", "id_", "service", "secret", "client_secret"),
     *(".secret", "credential", ".credential", "password", "vault", ".vault"),
 )
 _SECRET_ENDS = (
     *(" ", ".", ".env", ".pem", ".key", ".p12", ".pfx", ".jks"),
-    *(".keystore", ".kdbx", ".ppk", ".keytab", ".tfvars", ".agekey"),
+    *(".keystore", ".kdbx", ".ppk", ".keytab", ".tfvars", ".agekey", ".tfstate", ".backup"),
 )
 _SECRET_PATHS = tuple(
     f"{name}/"

@@ -29,13 +29,16 @@ secrets.txt passwords.txt password.csv .vault_pass vault-password.txt .docker/co
 home/.docker/config.json .kube/config sub/.kube/config .kube/cache/x .authinfo .terraformrc .smbcredentials
 .msmtprc .fetchmailrc .databrickscfg .dockerconfigjson rclone.conf htpasswd .config/gh/hosts.yml
 dotfiles/.config/gcloud/x.db .m2/settings.xml .codex/auth.json .cargo/credentials.toml .gem/credentials
-.subversion/auth/svn.simple/1 .local/share/python_keyring/x .pgpass .my.cnf .s3cfg"""
+.subversion/auth/svn.simple/1 .local/share/python_keyring/x .pgpass .my.cnf .s3cfg
+.dev.vars worker/.DEV.vars .dev.vars.staging local.settings.json functions/Local.Settings.json net.tfstate
+terraform.tfstate.backup live/terraform.tfstate.1700000000.backup .env_prod sftp-config.json .ftpconfig"""
 )
 ORDINARY = _names(
     """src/credentials.py docs/credentials.md credentials.ts credentials_test.go src/credentials/service.py
 .docker/Dockerfile .docker/nginx/default.conf config.json docker/config.json kube/config .github/config.json
 .secrets.baseline secrets.py passwords.py password_reset.html vault.go vault/main.tf auth.json settings.xml
-.config/nvim/init.lua gh/hosts.yml .mvn/settings.xml .cargo/config.toml tokens.txt credit.txt"""
+.config/nvim/init.lua gh/hosts.yml .mvn/settings.xml .cargo/config.toml tokens.txt credit.txt
+dev.vars.md settings.json local.settings.md tfstate.go db.backup .env_example sftp.json .environment"""
 )
 
 
