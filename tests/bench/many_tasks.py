@@ -153,9 +153,9 @@ async def ended(terminal: Terminal) -> None:
         await asyncio.sleep(0.1)
 
 
-async def is_whole(program: Program, number: int, text: str) -> bool:
+async def is_whole(program: Program, task_id: int, text: str) -> bool:
     """Tell whether a task's last reply equals the server's, to the last byte."""
-    history = await program.history("last", number)
+    history = await program.history("last", task_id)
     last = history[-1]
     return isinstance(last, AssistantMessage) and text_of(last) == text
 

@@ -30,12 +30,12 @@ async def asked_of(root: Path, tool: Tool, arguments: str) -> object:
     """Return the approval of a call before it runs."""
     boundary = Boundary(str(root), str(root), str(root.parent / "home"))
     async with board_session(root, tool, boundary=boundary, facts=Judge(boundary).facts) as session:
-        number = 1
+        task_id = 1
         session.script(calls(("c1", tool.name, arguments)), says("ok"))
-        session.board.submit(number, "clean up")
+        session.board.submit(task_id, "clean up")
         asked = await session.asked()
         session.board.inbox.answer(asked.request_id, asked.digest, "denied")
-        await session.board.wait(number)
+        await session.board.wait(task_id)
         return asked.preview
 
 

@@ -78,7 +78,7 @@ async def test_it_is_confined(folder: Path, kind: str, level: int) -> None:
         hook.write_text(f"#!/bin/sh\n{ESCAPE}\n")
         hook.chmod(0o755)
         (program.repo / ".buddyx/ext").mkdir(parents=True)
-        (program.repo / ".buddyx/ext/own.py").write_text(
+        (program.repo / ".buddyx/ext/plugin.py").write_text(
             OWN_TOOL.replace("{folder!r}", repr(str(program.repo)))
         )
         await program.run("exec", "--trust", "go", "--permission-mode", "auto")

@@ -98,14 +98,14 @@ class BoardSession:
         lane.replies.extend(replies)
         return lane
 
-    def texts(self, number: int) -> list[str]:
+    def texts(self, task_id: int) -> list[str]:
         """A conversation, read."""
-        return [text_of(message) for message in self.board.task(number).history]
+        return [text_of(message) for message in self.board.task(task_id).history]
 
-    async def turn(self, number: int, text: str) -> None:
+    async def turn(self, task_id: int, text: str) -> None:
         """A prompt and its turn, to the end."""
-        self.board.submit(number, text)
-        await self.board.wait(number)
+        self.board.submit(task_id, text)
+        await self.board.wait(task_id)
 
     async def asked(self) -> ApprovalRequested:
         """The oldest open question, once there is one."""

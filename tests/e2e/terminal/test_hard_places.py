@@ -96,7 +96,7 @@ async def test_REL_051_fifty_tasks_stream_while_a_person_types(tmp_path: Path) -
             await terminal.until(lambda: terminal.input_line() == typed, "every key once")
             assert len(os.listdir(f"/proc/{terminal.process.pid}/fd")) < 500
             assert await left(terminal) == 0
-        histories = [await program.history("last", number) for number in range(2, TASKS + 2)]
+        histories = [await program.history("last", task_id) for task_id in range(2, TASKS + 2)]
     assert all(len(history) >= 1 for history in histories), "no task is lost"
     assert running(program) == []
 

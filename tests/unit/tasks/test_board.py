@@ -203,7 +203,7 @@ async def test_steering_withdraws_an_open_question_of_its_task_alone(tmp_path: P
         session.board.submit(1, "go")
         session.board.submit(2, "go")
         await until(lambda: len(session.board.inbox.waiting()) == 2)
-        assert [session.board.task(number).state for number in (1, 2)] == ["waiting", "waiting"]
+        assert [session.board.task(task_id).state for task_id in (1, 2)] == ["waiting", "waiting"]
         await session.board.prompt(1, "no, wait")
         await session.board.wait(1)
         assert session.texts(1) == ["go", "", SKIPPED_TEXT, "no, wait", "ok"]
@@ -387,7 +387,7 @@ async def test_REL_053_only_the_task_that_breaks_fails(tmp_path: Path, error: Ba
         session.script(says("fine"), model="other")
         session.board.open(model="other")
         await asyncio.gather(session.turn(1, "one"), session.turn(2, "two"))
-        assert [session.board.task(number).state for number in (1, 2)] == ["failed", "idle"]
+        assert [session.board.task(task_id).state for task_id in (1, 2)] == ["failed", "idle"]
         events = [one.event for one in reader.drain() if one.task_id == 1]
         assert sum(isinstance(event, TurnFinished) for event in events) == 1
         assert any(isinstance(event, Notice) and "task 1 failed" in event.text for event in events)
@@ -412,16 +412,16 @@ async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> 
         return ""
 
     async with board_session(tmp_path, slow) as session:
-        for number in range(1, 6):
-            session.script(calls((f"c{number}", "slow", f'{{"name": "{number}"}}')), model=f"m{number}")
-            session.board.open(model=f"m{number}")
-            session.board.submit(number + 1, "go")
+        for task_id in range(1, 6):
+            session.script(calls((f"c{task_id}", "slow", f'{{"name": "{task_id}"}}')), model=f"m{task_id}")
+            session.board.open(model=f"m{task_id}")
+            session.board.submit(task_id + 1, "go")
         await until(lambda: len(began) == 5)
         found = await session.reloaded()
     assert sorted(ended) == ["1", "2", "3", "4", "5"]
-    for number in range(2, 7):
-        assert session.board.task(number).reason == "buddy exited"
-        assert [text_of(one) for one in found[number]] == ["go", "", CANCELLED_TEXT]
+    for task_id in range(2, 7):
+        assert session.board.task(task_id).reason == "buddy exited"
+        assert [text_of(one) for one in found[task_id]] == ["go", "", CANCELLED_TEXT]
 
 
 # --- limits and models ------------------------------------------------------------------------------------

@@ -206,9 +206,9 @@ async def two_questions(session: BoardSession, *paths: str) -> tuple[ApprovalReq
     return first.event, second.event
 
 
-def results(session: BoardSession, number: int) -> list[tuple[str, str]]:
+def results(session: BoardSession, task_id: int) -> list[tuple[str, str]]:
     return [
-        (one.status, one.text) for one in session.board.task(number).history if isinstance(one, ToolMessage)
+        (one.status, one.text) for one in session.board.task(task_id).history if isinstance(one, ToolMessage)
     ]
 
 
@@ -327,13 +327,13 @@ async def test_WALK_7_the_log_says_who_ended_each_question_and_with_what(tmp_pat
         inbox.answer(first.request_id, first.digest, "once")
         await asyncio.gather(session.board.wait(2), session.board.wait(3))
         assert [one.answer for one in session.policy.log] == ["you, once", "you denied: use pytest"]
-        for number, answer in enumerate(("denied", "session"), 4):
+        for task_id, answer in enumerate(("denied", "session"), 4):
             session.script(calls(("c", "act", f'{{"path": "{answer}"}}')), says("ok"), model=answer)
             session.board.open(model=answer)
-            session.board.submit(number, "go")
+            session.board.submit(task_id, "go")
             request = await session.asked()
             inbox.answer(request.request_id, request.digest, answer)
-            await session.board.wait(number)
+            await session.board.wait(task_id)
         assert [one.answer for one in session.policy.log][2:] == ["you denied", "you, for this session"]
 
 

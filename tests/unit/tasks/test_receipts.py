@@ -54,11 +54,11 @@ def tool_call(name: str, **arguments: object) -> Reply:
 
 
 async def receipt_after(
-    session: ScriptedSession, number: int = 1
+    session: ScriptedSession, task_id: int = 1
 ) -> tuple[TurnFinished, list[tuple[str, str]]]:
-    session.board.submit(number, "go")
-    await session.board.wait(number)
-    ended = next(one for one in reversed(session.events(number)) if isinstance(one, TurnFinished))
+    session.board.submit(task_id, "go")
+    await session.board.wait(task_id)
+    ended = next(one for one in reversed(session.events(task_id)) if isinstance(one, TurnFinished))
     return ended, receipt_rows(ended.receipt) if ended.receipt is not None else []
 
 

@@ -162,13 +162,13 @@ async def test_RU_P4_2_a_summary_that_broke_off_is_counted(
         assert task.compaction is None
 
 
-@pytest.mark.parametrize("number", [0, 1])
-async def test_RU_P4_2_a_summary_that_a_budget_forbids_is_not_asked_for(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("task_id", [0, 1])
+async def test_RU_P4_2_a_summary_that_a_budget_forbids_is_not_asked_for(tmp_path: Path, task_id: int) -> None:
     async with board_session(tmp_path) as session:
         await talked(session)
         lane = session.script(says("They talked."))
         asked = len(lane.requests)
-        session.board.set_budget(number, Budget(max_tokens=300))
+        session.board.set_budget(task_id, Budget(max_tokens=300))
         with pytest.raises(TaskError, match=r"not compacted: .*tokens, 0 of the .*budget are left"):
             await compact_task(session.board, 1, "")
         assert len(lane.requests) == asked

@@ -254,7 +254,7 @@ async def test_a_subagent_spends_a_share_and_gives_the_rest_back(tmp_path: Path)
 
         def script(request: ModelRequest) -> Reply:
             if "subagent" in first_text(request):
-                during.extend(session.board.task(number).meter.budget.max_cost_usd for number in (1, 2))
+                during.extend(session.board.task(task_id).meter.budget.max_cost_usd for task_id in (1, 2))
                 return (Say("done"),)
             return (Say("ok"),) if last_result(request) else (delegated("x", background=False),)
 
@@ -273,7 +273,7 @@ async def test_without_limits_nothing_is_lent(tmp_path: Path) -> None:
     async with scripted_session(tmp_path, script) as session:
         session.board.submit(1, "go")
         await session.board.wait(1)
-        assert [session.board.task(number).meter.budget for number in (1, 2)] == [Budget(), Budget()]
+        assert [session.board.task(task_id).meter.budget for task_id in (1, 2)] == [Budget(), Budget()]
 
 
 @pytest.mark.parametrize(
