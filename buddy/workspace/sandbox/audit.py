@@ -131,17 +131,37 @@ class Attempts:
 
     `refuses` tells which paths it must not change; `is_open` tells where it may use sockets and change modes,
     owners, times and attributes, which no other barrier judges. The thread that reads the reports calls
-    `changing` for every attempt to change a path.
+    `changing` for every attempt to change a path. `launcher` is the program that prepares the command's
+    namespaces, "" for none; what it does is not the command's.
     """
 
     def __init__(
-        self, refuses: Callable[[str], bool], is_open: Callable[[str], bool], changing: Callable[[], None]
+        self,
+        refuses: Callable[[str], bool],
+        is_open: Callable[[str], bool],
+        changing: Callable[[], None],
+        launcher: str = "",
     ) -> None:
+        self._launcher = launcher
+        self._preparing: set[int] = set()
         self.refuses = refuses
         self.is_open = is_open
         self._changing = changing
         self._paths: dict[str, None] = {}
         self._addresses: dict[str, None] = {}
+
+    def is_preparation(self, pid: int) -> bool:
+        """Tell whether a report comes from the launcher in the first process of the namespace. That process
+        reports before the command exists, and never becomes another program; the command makes no namespace,
+        so a launcher that it starts itself is never the first process. There are two when a place vanished
+        and the launcher was started again."""
+        if not self._launcher:
+            return False
+        if pid not in self._preparing:
+            if os.readlink(f"/proc/{pid}/exe") != self._launcher or not _is_first(pid):
+                return False
+            self._preparing.add(pid)
+        return True
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -235,9 +255,11 @@ class Recorder:
         identity, pid, _flags, number, _machine, _pointer, *arguments = _REQUEST.unpack(request)
         answer = _ANSWER.pack(identity, 0, 0, _CONTINUE)
         try:
-            refusal = self._add(self._listeners[listener], pid, self._names.get(number, ""), arguments)
-            if refusal:
-                answer = _ANSWER.pack(identity, 0, -refusal, 0)
+            attempts = self._listeners[listener]
+            if not attempts.is_preparation(pid):  # most reports of a short command, at 0.1 ms each
+                refusal = self._add(attempts, pid, self._names.get(number, ""), arguments)
+                if refusal:
+                    answer = _ANSWER.pack(identity, 0, -refusal, 0)
         except (OSError, ValueError, OverflowError):
             pass  # it is gone, or its memory cannot be read: the call continues unrecorded
         finally:
@@ -384,10 +406,21 @@ def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
 def _own_names(pid: int, name: str) -> tuple[str, ...]:
     """Return the paths behind `/proc/self` or `/proc/thread-self` for a thread, with the numbers of its own
     namespace."""
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        numbers = {line.split(":")[0]: line.split()[-1] for line in file if line.startswith("NS")}
-    process, thread = numbers["NStgid"], numbers["NSpid"]
+    numbers = _numbers(pid)
+    process, thread = numbers["NStgid"][-1], numbers["NSpid"][-1]
     return (process,) if name == "self" else (process, "task", thread)
+
+
+def _is_first(pid: int) -> bool:
+    """Tell whether a process is the first one of a namespace inside buddy's."""
+    numbers = _numbers(pid)["NStgid"]
+    return len(numbers) > 1 and numbers[-1] == "1"
+
+
+def _numbers(pid: int) -> dict[str, list[str]]:
+    """Return a thread's numbers in the namespaces from buddy's to its own."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        return {line.split(":")[0]: line.split()[1:] for line in file if line.startswith("NS")}
 
 
 def _address(data: bytes) -> str:

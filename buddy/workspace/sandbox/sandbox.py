@@ -71,6 +71,7 @@ class Confined:
         *,
         recorder: Recorder | None,
         isolated: bool,
+        launcher: str,
         holder: Pass | None,
         tether: Tether,
         number: int,
@@ -83,7 +84,10 @@ class Confined:
         self._recorder = recorder
         self._isolated = isolated
         self._attempts = Attempts(
-            partial(is_reserved, profile), partial(is_writable if isolated else is_open, profile), stir
+            partial(is_reserved, profile),
+            partial(is_writable if isolated else is_open, profile),
+            stir,
+            launcher,
         )
         self._holder = holder
         self._tether = tether
@@ -272,6 +276,7 @@ class Sandbox:
             profile,
             recorder=self._recorder,
             isolated=self.status.level == 3,
+            launcher=os.path.realpath(self._probed.bubblewrap) if self.status.level == 3 else "",
             holder=holder,
             tether=self._tether,
             number=tag.number,
