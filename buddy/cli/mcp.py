@@ -15,6 +15,7 @@ from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.mcp_definitions import KnownServer, KnownServers, expanded, known_servers, passing_session
 from buddy.app.options import Options, UsageError
 from buddy.app.stderr import tell
+from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.extend.mcp.definition_files import DefinitionFile, DefinitionFileError
@@ -43,6 +44,7 @@ def mcp(options: Options, environment: Mapping[str, str]) -> int:
     try:
         launch = find_launch(options, environment)
         loaded = read_settings(launch, options)
+        start_log(launch.where, debug=options.debug)
         return _McpCommand(launch, loaded, options).run(words)
     except (ConfigError, DefinitionError, DefinitionFileError, LoginsError) as error:
         tell(f"buddy: {error}\n")

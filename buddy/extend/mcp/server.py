@@ -121,6 +121,7 @@ class McpServer:
         self._running: asyncio.Task[None] | None = None
         self._is_final = False
         self._needs_login = False
+        self._is_stopping = False
         self._gone = asyncio.Event()
         self._again = asyncio.Event()
         self._is_stale = False
@@ -173,9 +174,11 @@ class McpServer:
     async def stop(self, state: State, reason: str = "") -> None:
         """End the connection and stay so."""
         if self._running is not None:
+            # What the transport raises while it is cancelled may take the place of the cancellation.
+            self._is_stopping = True
             self._running.cancel()
             await asyncio.wait({self._running})
-            self._running = None
+            self._running, self._is_stopping = None, False
         self._set(state, reason)
 
     # -- the connection ------------------------------------------------------------------------------------
@@ -187,6 +190,8 @@ class McpServer:
             begun, self._is_final, self._needs_login = self._parts.now(), False, False
             self._set("connecting", self.reason if failures else "")
             retry, reason = await self._connected()
+            if self._is_stopping:
+                return
             reason = self._with_last_words(reason)
             if self._parts.now() - begun > STABLE_S:
                 failures = 0

@@ -67,6 +67,15 @@ async def test_a_second_answer_and_noise_are_dropped(tmp_path: Path) -> None:
         assert await client.call(text="b") == "one"
 
 
+async def test_leaving_while_the_stream_is_open_ends_at_once(tmp_path: Path) -> None:
+    server = OldServer()
+    async with plain_server(server.serve) as (url, _):
+        async with asyncio.timeout(20):
+            async with connecting(tmp_path, url, "sse") as client:
+                await client.ready()
+        assert client.server.state == "waiting"
+
+
 async def test_a_stream_that_breaks_off_costs_its_calls(tmp_path: Path) -> None:
     async def answer(_request: Request, events: asyncio.StreamWriter) -> None:
         events.close()
