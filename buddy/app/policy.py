@@ -165,6 +165,7 @@ def write_settings(path: str, table: dict[str, Any]) -> None:
 
     first = "# Saved by buddy; put your own settings in buddy.toml beside this file.\n\n"
     try:
+        # Not by aiofiles: reading, changing and replacing belong together under the lock.
         replace_file(path, (first + tomli_w.dumps(table)).encode())
     except OSError as error:
         raise ConfigError(f"{path}: can't be written: {error.strerror}; nothing was saved") from error

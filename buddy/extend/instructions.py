@@ -103,6 +103,7 @@ class _InstructionReader:
         if secret:
             raise Unreadable(f"it is not sent to a model unasked: {secret}")
         try:
+            # Not by aiofiles: each folder on the way is opened below the one before, and no link leads out.
             return read_beneath(self._root, os.path.relpath(real, self._root), MAX_FILE_BYTES)
         except ToolError as error:
             raise Unreadable(str(error)) from error

@@ -192,6 +192,7 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
     if stat.S_ISDIR(status.st_mode):
         return list_folder(ctx, target)
     with explain_errors(f"read {target.shown}"):
+        # Not by aiofiles, pictures too: what is judged and what is read is one descriptor, in one thread.
         descriptor = open_to_read(target.real, target.shown)
         with os.fdopen(descriptor, "rb") as file:
             head = file.read(BINARY_PROBE_BYTES)
