@@ -68,7 +68,7 @@ def from_dicts(dicts: Sequence[Mapping[str, Any]]) -> list[Message]:
     return messages
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class ConversationSnapshot(msgspec.Struct, frozen=True):
     """A conversation to keep: its messages, the tokens and dollars it used, and what waits for delivery."""
 
     history: tuple[Message, ...]
@@ -208,10 +208,10 @@ class Conversation:
         """Queue a message for after the turn."""
         self._waiting["follow_up"].append(self._ids.message(prompt, "follow_up"))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ConversationSnapshot:
         """Return everything a later process needs to go on: `msgspec.json.encode` writes it,
-        `msgspec.json.decode(data, type=Snapshot)` reads it."""
-        return Snapshot(
+        `msgspec.json.decode(data, type=ConversationSnapshot)` reads it."""
+        return ConversationSnapshot(
             tuple(self.history),
             self._meter.total,
             self._meter.cost_usd,
@@ -219,7 +219,7 @@ class Conversation:
             tuple(self._waiting["follow_up"]),
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: ConversationSnapshot) -> None:
         """Go on from a snapshot, in place of what was here."""
         self.history[:] = snapshot.history
         self._ids = Ids((*snapshot.history, *snapshot.steering, *snapshot.follow_ups))
@@ -228,7 +228,7 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget the messages and what waits; the tokens and dollars stay counted."""
-        self.restore(Snapshot((), self._meter.total, self._meter.cost_usd))
+        self.restore(ConversationSnapshot((), self._meter.total, self._meter.cost_usd))
 
     def cancel(self) -> None:
         """Cancel the running turn."""

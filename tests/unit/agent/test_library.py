@@ -21,7 +21,7 @@ from buddy.agent.library import (
     BlockStarted,
     Conversation,
     Ids,
-    Snapshot,
+    ConversationSnapshot,
     complete,
     create_agent_stream,
     from_dicts,
@@ -289,7 +289,7 @@ async def test_a_snapshot_keeps_messages_tokens_and_what_waits() -> None:
     first.steer("quick")
     data = msgspec.json.encode(first.snapshot())
     second = Conversation(agent(ScriptedLane(says("on"), says("and on"))), [said("other")])
-    second.restore(msgspec.json.decode(data, type=Snapshot))
+    second.restore(msgspec.json.decode(data, type=ConversationSnapshot))
     assert second.history == first.history
     assert second.snapshot() == first.snapshot()
     spent = second.snapshot().spent
