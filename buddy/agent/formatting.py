@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return the number with the noun in the right form; `plural` if it is irregular."""
@@ -40,9 +38,3 @@ def whole_number(text: str) -> int | None:
     """Return the number written in a text of digits, None for any other text and for more digits than
     anything here counts to: from 4,300 on, Python's own conversion fails."""
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
-
-
-def format_clock(at: float) -> str:
-    """Return a time as `16:12`, with the date unless it is today."""
-    form = "%H:%M" if time.localtime(at)[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M"
-    return time.strftime(form, time.localtime(at))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
-from buddy.agent.formatting import format_clock
 from buddy.agent.messages import UserPart, text_of
 from buddy.app.invocations import fill_server_prompt, split_line
 from buddy.config.settings import ConfigError
@@ -295,10 +294,10 @@ class Dispatcher:
         state = context.session.writer.save_state
         approvals = context.session.policy.approvals
         kind = approvals.now(time.time())
-        until = "" if approvals.until is None else f" until {format_clock(approvals.until)}"
-        words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
-        words += [f"approvals: {kind}{until}"] if kind != "ask" else []
-        return tuple(words)
+        until = "" if approvals.until is None else f" until {words.clock_time(approvals.until)}"
+        parts = [f"NOT SAVED: {state.reason}"] if not state.saved else []
+        parts += [f"approvals: {kind}{until}"] if kind != "ask" else []
+        return tuple(parts)
 
 
 def _answer_question(context: Context, task_id: int, text: str) -> bool:

@@ -7,10 +7,11 @@ import os
 import re
 import time
 
-from buddy.agent.formatting import format_clock, whole_number
+from buddy.agent.formatting import whole_number
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.context import Context
+from buddy.repl.render.numbers import clock_time
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
 from buddy.safety.policy.decide import MODE_WORDS, MODES, Approvals, Grant, mode_by_name
 from buddy.safety.policy.rules import Rule
@@ -79,7 +80,7 @@ async def approve(context: Context, argument: str) -> None:
 
 def _describe_approvals(approvals: Approvals) -> str:
     """Describe what happens to requests from now on."""
-    until = "this session" if approvals.until is None else f"until {format_clock(approvals.until)}"
+    until = "this session" if approvals.until is None else f"until {clock_time(approvals.until)}"
     return {
         "ask": "Requests wait for your answer.",
         "all": f"Approving everything {until}. /approve ask stops it.",

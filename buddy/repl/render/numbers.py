@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 from buddy.agent.budget import plain_dollars
 from buddy.safety.sanitise import one_line
 
 TITLE_CHARS = 40
+
+
+def clock_time(at: float) -> str:
+    """Return a time as `16:12`, with the date unless it is today."""
+    form = "%H:%M" if time.localtime(at)[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(at))
 
 
 def running_name(what: str, title: str) -> str:
