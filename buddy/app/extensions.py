@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from buddy.agent.tool import ToolRegistry
 from buddy.app.launch import LaunchContext
 from buddy.config.settings import Settings
 from buddy.extend.catalogue import ExtensionCatalogue
+from buddy.extend.definitions import ExtensionFile
 from buddy.extend.hooks.dispatcher import CommandRunner, Hooks
 from buddy.extend.hooks.protocol import HookPoint
 from buddy.extend.plugin_folders import PluginStore
-from buddy.extend.search_folders import ExtensionPlaces
+from buddy.extend.search_folders import ExtensionPlaces, PluginFolder
 
 
 class Extensions:
@@ -29,7 +30,10 @@ class Extensions:
         *,
         runner: Callable[[], CommandRunner],
         common: Callable[[], Mapping[str, Any]],
+        plugins: Sequence[PluginFolder] = (),
+        given: Sequence[ExtensionFile] = (),
     ) -> None:
+        self._given_plugins = tuple(plugins)
         self._launch = launch
         self._off = settings.tools.disabled
         self._tools = tools
@@ -37,7 +41,10 @@ class Extensions:
         self._refreshing = asyncio.Lock()
         self.hooks = Hooks(runner, common)
         self.catalogue = ExtensionCatalogue(
-            self._places, trusted=launch.trusted, hooks_changed=self.hooks.replace_files
+            self._places,
+            trusted=launch.trusted,
+            hooks_changed=self.hooks.replace_files,
+            given=given,
         )
 
     async def refresh(self) -> None:
@@ -60,7 +67,11 @@ class Extensions:
     def _places(self) -> ExtensionPlaces:
         boundary, where = self._launch.boundary, self._launch.where
         return ExtensionPlaces(
-            boundary.root, boundary.cwd, boundary.home, os.path.realpath(where.config), self._plugins.all()
+            boundary.root,
+            boundary.cwd,
+            boundary.home,
+            os.path.realpath(where.config),
+            (*self._given_plugins, *self._plugins.all()),
         )
 
     def _offer_skills(self) -> None:

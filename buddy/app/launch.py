@@ -39,6 +39,9 @@ def find_launch(options: Options, environment: Mapping[str, str], *, folder: str
     root = os.path.realpath(workspace_root(cwd))
     extra = tuple(_resolve_directory(path) for path in options.add_dir)
     trusted, note = _trust(where, root)
+    if options.setting_sources is not None and "project" not in options.setting_sources.split(","):
+        # Nothing of the project's own counts, as if it was not trusted.
+        trusted, note, options = False, "", msgspec.structs.replace(options, trust=False)
     return LaunchContext(
         boundary=Boundary(
             root,
@@ -112,13 +115,10 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
         user_file=options.config,
         saved_keys=lambda: read_saved_keys(launch.where),
     )
-    if options.append_system_prompt:
-        agent = loaded.settings.agent
-        text = "\n\n".join(filter(None, (agent.system_prompt, options.append_system_prompt)))
-        agent = msgspec.structs.replace(agent, system_prompt=text)
-        loaded = msgspec.structs.replace(
-            loaded, settings=msgspec.structs.replace(loaded.settings, agent=agent)
-        )
+    if options.changes_settings:
+        from buddy.app.run_settings import apply_options  # only with such an option
+
+        return apply_options(loaded, options)
     return loaded
 
 

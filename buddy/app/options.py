@@ -39,6 +39,19 @@ class Options(msgspec.Struct, frozen=True):
     permission_prompt_tool: str = ""
     system_prompt: str = ""
     append_system_prompt: str = ""
+    settings: str = ""
+    setting_sources: str | None = None
+    tools: str | None = None
+    disallowed: tuple[str, ...] = ()
+    effort: str = ""
+    thinking: str = ""
+    max_thinking_tokens: str = ""
+    json_schema: str = ""
+    session_id: str = ""
+    agents: str = ""
+    plugin_dir: tuple[str, ...] = ()
+    cd: str = ""
+    images: tuple[str, ...] = ()
     max_turns: int = 0
     max_cost: float = 0
     allow: tuple[str, ...] = ()
@@ -57,6 +70,12 @@ class Options(msgspec.Struct, frozen=True):
     yes: bool = False
     help: bool = False
     version: bool = False
+
+    @property
+    def changes_settings(self) -> bool:
+        """Tell whether an option changes settings of the files."""
+        texts = (self.append_system_prompt, self.settings, self.effort, self.thinking, self.json_schema)
+        return bool(any(texts) or self.max_thinking_tokens or self.disallowed or self.tools is not None)
 
     @property
     def reference(self) -> str:

@@ -36,7 +36,7 @@ from buddy.extend.mentions import ExpandedPrompt, expand, may_be_pasted
 from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
-from buddy.extend.system_prompt import system_prompt, template_text
+from buddy.extend.system_prompt import custom_system_prompt, system_prompt, template_text
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
@@ -114,6 +114,10 @@ class Session:
             lambda: template_folders(launch.where.config, root, trusted=launch.trusted)
         )
         tools = (*BUILTIN_TOOLS, *scaffold_tools(self.scaffolds))
+        if options.tools is not None:
+            from buddy.app.run_settings import chosen_tools  # only with the option
+
+            tools = chosen_tools(tools, options.tools)
         self.tools = ToolRegistry(tool for tool in tools if tool.name not in settings.tools.disabled)
         self.plugin_tools = PluginTools(
             os.path.join(root, ".buddyx", "ext"),
@@ -203,7 +207,11 @@ async def open_session(
     child process and saves the session."""
     guard_process()
     async with AsyncExitStack() as stack:
-        journal = await (store.open(reference) if reference else store.create(headless=not attended))
+        journal = await (
+            store.open(reference)
+            if reference
+            else store.create(headless=not attended, session_id=options.session_id)
+        )
         limits, session_id = loaded.settings.session, journal.session_id
         # Registered first, so they run last: after the journal is closed and its lock is released.
         stack.push_async_callback(_forget_old, store, limits, session_id)
@@ -266,7 +274,20 @@ def _extensions(session: Session) -> Extensions:
             "permission_mode": CLAUDE_NAMES[session.policy.mode],
         }
 
-    return Extensions(session.launch, session.settings, session.tools, runner=runner, common=common)
+    agents, plugins = (), ()
+    if session.options.agents or session.options.plugin_dir:
+        from buddy.app.given_extensions import given_agents, given_plugins  # only with such an option
+
+        agents, plugins = given_agents(session.options), given_plugins(session.options)
+    return Extensions(
+        session.launch,
+        session.settings,
+        session.tools,
+        runner=runner,
+        common=common,
+        plugins=plugins,
+        given=agents,
+    )
 
 
 def _server_services(session: Session) -> ServerServices:
@@ -407,20 +428,30 @@ def _workspace(
     folder = os.path.join(journal.directory, checkpoints)
     return Workspace(
         boundary=boundary,
-        system=system_prompt(
-            template_text("system_prompt.md"),
-            cwd=boundary.cwd,
-            root=boundary.root,
-            is_repository=launch.is_repository,
-            platform=f"{os.uname().sysname} {os.uname().machine}",
-            person=session.settings.agent.system_prompt,
-            instructions=instructions.as_text(trusted=launch.trusted),
-        ),
+        system=_system_prompt(session, launch, instructions),
         facts=judge.facts,
         services=_services(session, launch, instructions),
         checkpoints=Checkpoints(folder, boundary.root, session.undo, launch.environment, seal=journal.seal)
         if session.settings.session.checkpoints
         else None,
+    )
+
+
+def _system_prompt(session: Session, launch: LaunchContext, instructions: Instructions) -> str:
+    person, text = session.settings.agent.system_prompt, instructions.as_text(trusted=launch.trusted)
+    cwd, root = launch.boundary.cwd, launch.boundary.root
+    if session.options.system_prompt:
+        return custom_system_prompt(
+            session.options.system_prompt, cwd=cwd, root=root, person=person, instructions=text
+        )
+    return system_prompt(
+        template_text("system_prompt.md"),
+        cwd=cwd,
+        root=root,
+        is_repository=launch.is_repository,
+        platform=f"{os.uname().sysname} {os.uname().machine}",
+        person=person,
+        instructions=text,
     )
 
 

@@ -74,16 +74,33 @@ OPTIONS = (
     ("-y --yes", "", "import new", "write without asking"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
     ("--all", "", "sessions", "include runs of exec and sessions without an answer"),
-    ("--output-format", "FORMAT", "exec", "text, json, stream-json or sse; --json is json"),
+    ("--output-format", "FORMAT", "exec", "text, json, stream-json, sse or codex-json; --json is json"),
     ("--json", "", "sessions doctor permissions", "print JSON, for programs"),
     ("--include-partial-messages", "", "exec", "with stream-json: write text as it arrives"),
     ("--input-format", "FORMAT", "exec", "text, or stream-json: messages and requests of a program"),
     ("--verbose", "", "", ""),
     ("--replay-user-messages", "", "", ""),
     ("--permission-prompt-tool", "NAME", "", ""),
-    ("--system-prompt", "TEXT", "", ""),
+    ("--system-prompt", "TEXT", "exec", "use this system prompt instead of buddy's"),
+    ("--system-prompt-file", "FILE", "", ""),
     ("--append-system-prompt", "TEXT", "exec", "add to the system prompt"),
+    ("--append-system-prompt-file", "FILE", "", ""),
     ("--allowedTools --allowed-tools", "RULES", "", ""),
+    ("--disallowedTools --disallowed-tools", "RULES", "exec", "leave out tools, or deny calls"),
+    ("--tools", "NAMES", "exec", 'offer only these tools: "Read,Grep"; default offers all'),
+    ("--settings", "FILE", "exec", "permissions and model of a JSON file, or of JSON"),
+    ("--setting-sources", "NAMES", "", ""),
+    ("--json-schema --output-schema", "FILE", "exec", "the answer is JSON of this schema, else exit code 6"),
+    ("--effort", "LEVEL", "exec", "how hard the model thinks: none, minimal, low to max"),
+    ("--thinking", "KIND", "", ""),
+    ("--max-thinking-tokens", "N", "", ""),
+    ("--session-id", "UUID", "exec", "the id of the new session"),
+    ("--agents", "JSON", "", ""),
+    ("--plugin-dir", "DIR", "exec", "load a plug-in for this run"),
+    ("--allow-dangerously-skip-permissions", "", "", ""),
+    ("--dangerously-skip-permissions", "", "", ""),
+    ("-C --cd", "FOLDER", "exec", "work in this folder"),
+    ("-i --image", "PICTURE", "exec", "attach a picture to the prompt"),
     ("-o --output", "FILE", "exec", "write the answer to a file"),
     ("--max-turns", "N", "exec", "stop after this many replies"),
     ("--max-budget-usd --max-cost", "DOLLARS", "exec", "stop before the run costs more"),
@@ -97,13 +114,13 @@ OPTIONS = (
      "(.mcp.json)"),
     ("-e --env", "VARIABLE", "mcp", "add: KEY=VALUE for a server with a command; can be repeated"),
     ("-H --header", "HEADER", "mcp", "add: 'NAME: VALUE' for a server with an address; can be repeated"),
-    ("--ephemeral", "", "exec", "delete the session at the end"),
+    ("--no-session-persistence --ephemeral", "", "exec", "delete the session at the end"),
     ("--require-trust", "", "exec", "refuse to run in a folder you don't trust"),
     ("-h --help", "", f"open {' '.join(COMMANDS)}", "show this help; buddy COMMAND --help: its options"),
     ("-V --version", "", "open", "show the version"),
 )  # fmt: skip
 """Names, value, the commands whose help lists it, and its description. Every option is accepted anywhere."""
-_REPEATED = ("DIR", "RULE", "CONFIG", "VARIABLE", "HEADER")
+_REPEATED = ("DIR", "RULE", "CONFIG", "VARIABLE", "HEADER", "PICTURE")
 """Values of options that can be given several times."""
 _OF_MCP = ("transport", "scope", "env", "header")
 _FIELDS = {
@@ -112,10 +129,14 @@ _FIELDS = {
     "--fork": "fork",
     "--max-cost": "max_cost",
     "--allowed-tools": "allowed_tools",
+    "--disallowed-tools": "disallowed",
+    "--output-schema": "json_schema",
+    "--image": "images",
+    "--ephemeral": "ephemeral",
 }
 CHOICES = {
     "input_format": ("text", "stream-json"),
-    "output_format": ("text", "json", "stream-json", "sse"),
+    "output_format": ("text", "json", "stream-json", "sse", "codex-json"),
     "permission_prompts": ("deny", "fail"),
     "color": ("auto", "always", "never"),
     "transport": ("stdio", "http", "sse"),
@@ -128,6 +149,10 @@ def parse(arguments: Sequence[str]) -> Options:
     """Parse the command line. Raises `UsageError` that says what was expected."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     head, literal = list(arguments[:end]), list(arguments[end + 1 :])
+    if "--experimental-json" in head:
+        from buddy.cli.codex_options import translate  # only for Codex's SDK
+
+        head = translate(head)
     if head and head[0] in LATER:
         raise UsageError(_later(arguments))
     fields, words = _read(head) if any(word.startswith("-") for word in head) else ({}, head)
@@ -139,6 +164,7 @@ def parse(arguments: Sequence[str]) -> Options:
     _check_values(fields)
     if (allowed := fields.pop("allowed_tools", None)) is not None:
         fields["allow"] = [*fields.get("allow", []), *_split_rules(allowed)]
+    _take_aliases(fields)
     # `buddy help me understand this` is a prompt: a topic is one word.
     is_prompt = words[:1] == ["help"] and ("print" in fields or len(words) + len(literal) > 2)
     command = words.pop(0) if words and words[0] in COMMANDS and not is_prompt else ""
@@ -149,6 +175,30 @@ def parse(arguments: Sequence[str]) -> Options:
     if "help" not in fields:
         _check_together(fields, command, words)
     return msgspec.convert({**fields, "command": command, "words": words}, Options)
+
+
+def _take_aliases(fields: dict[str, Any]) -> None:
+    """Replace options that are another way to write one. Raises `UsageError`."""
+    if (disallowed := fields.pop("disallowed", None)) is not None:
+        fields["disallowed"] = _split_rules(disallowed)
+    fields.pop("allow_dangerously_skip_permissions", None)  # allows only what --permission-mode chooses
+    if fields.pop("dangerously_skip_permissions", False):
+        fields["permission_mode"] = "yolo"
+    for field in ("system_prompt", "append_system_prompt"):
+        if path := fields.pop(f"{field}_file", ""):
+            try:
+                with open(path, encoding="utf-8-sig") as file:
+                    fields[field] = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise UsageError(f"--{field.replace('_', '-')}-file: {path!r} can't be read: {why}") from None
+    if (session_id := fields.get("session_id")) is not None:
+        import uuid  # imported here: only with the option
+
+        try:
+            fields["session_id"] = str(uuid.UUID(session_id))
+        except ValueError:
+            raise UsageError(f"--session-id needs a UUID, found {session_id[:60]!r}") from None
 
 
 def _split_rules(text: str) -> list[str]:
@@ -247,8 +297,15 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
             "--input-format stream-json takes its prompts from stdin and goes with "
             "--output-format stream-json, without -o"
         )
-    if fields.pop("system_prompt", ""):  # the SDKs send an empty one where nothing was asked for
-        raise UsageError("--system-prompt can't replace buddy's own; --append-system-prompt adds to it")
+    if fields.get("permission_prompt_tool", "stdio") != "stdio" or (
+        "permission_prompt_tool" in fields and fields.get("input_format") != "stream-json"
+    ):
+        raise UsageError(
+            "--permission-prompt-tool is stdio, with --input-format stream-json; found "
+            f"{fields['permission_prompt_tool'][:60]!r}. A tool of an MCP server can't answer"
+        )
+    if "session_id" in fields and fields.keys() & {"resume", "resume_last"}:
+        raise UsageError("--session-id is for new sessions; a resumed session or its copy has its own id")
     if command != "mcp" and (strange := [name for name in _OF_MCP if name in fields]):
         raise UsageError(f"--{strange[0]} goes with buddy mcp add")
     if "in_worktree" in fields and (command == "resume" or fields.keys() & {"resume", "resume_last"}):
@@ -316,6 +373,10 @@ def _shares_letters(word: str, name: str) -> bool:
 def _unknown(word: str) -> str:
     import difflib  # imported here: 1 ms, only needed for the error
 
+    from buddy.cli.refused_options import refusal  # only needed for the error
+
+    if refused := refusal(word):
+        return refused
     name = word.partition("=")[0]
     known = [name for names, *_ in OPTIONS for name in names.split()]
     # An option that contains the word comes before one that only looks like it:

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Protocol
 
 import msgspec
 
-from buddy.agent.messages import Text, Usage
+from buddy.agent.messages import Image, Text, Usage
+from buddy.agent.tool import ToolError
 from buddy.app.invocations import expand_line
 from buddy.app.launch import (
     LaunchContext,
@@ -21,7 +23,7 @@ from buddy.app.launch import (
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
-from buddy.app.session import Session, open_session
+from buddy.app.session import ProgramSide, Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.cli.arguments import take_reference
 from buddy.cli.collector import collect_from_here
@@ -37,9 +39,10 @@ from buddy.headless.formats import (
     JsonFormat,
     RunFacts,
     SseFormat,
-    StreamJsonFormat,
     TextFormat,
 )
+from buddy.headless.stream_format import StreamJsonFormat
+from buddy.headless.structured import AnswerSchema
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.journal import NotSavedError
@@ -49,8 +52,17 @@ from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
 
 MAX_STDIN_CHARS = 1_000_000
+MAX_IMAGE_FILE_BYTES = 50_000_000
 SERVERS_WAIT_S = 10.0
 """How long a run waits for MCP servers before it begins without the slow ones."""
+STATES = {
+    "ready": "connected",
+    "disabled": "disabled",
+    "login": "needs-auth",
+    "failed": "failed",
+    "lost": "failed",
+}
+"""States of MCP servers in the words of Claude's protocol; any other is pending."""
 NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
@@ -60,6 +72,31 @@ class HeadlessPrompt(msgspec.Struct, frozen=True):
 
     words: str = ""
     piped: str = ""
+
+
+class Driven(Protocol):
+    """Interface of `buddy.cli.program.DrivenRun`, which is loaded only where a program drives buddy."""
+
+    @property
+    def options(self) -> Options:
+        """Return the options with what the program asked for."""
+        ...
+
+    @property
+    def side(self) -> ProgramSide:
+        """Return the parts of the session that the program provides."""
+        ...
+
+    async def serve(
+        self,
+        session: Session,
+        task_id: int,
+        schema: AnswerSchema | None,
+        facts: Callable[[], RunFacts],
+        settle: Callable[[Session], Awaitable[None]],
+    ) -> int:
+        """Answer the messages of the program until stdin ends; return the exit code."""
+        ...
 
 
 class _OutputError(Exception):
@@ -73,6 +110,8 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         is_stream = options.input_format == "stream-json"
         prompt = HeadlessPrompt() if is_stream else _prompt(options)
         _check(options)
+        if options.cd:
+            _change_folder(options.cd)
         launch = find_launch(options, environment)
         check_yolo(options, environment)
         loaded = read_settings(launch, options)
@@ -104,6 +143,13 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         )
 
 
+def _change_folder(path: str) -> None:
+    try:
+        os.chdir(os.path.expanduser(path))
+    except OSError as error:
+        raise UsageError(f"--cd: {path!r}: {error.strerror}") from error
+
+
 @contextlib.contextmanager
 def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
     """Yield the root of the session store: "" for the usual one, or a temporary folder for an ephemeral
@@ -121,12 +167,14 @@ def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings
 async def _run(
     options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: HeadlessPrompt, root: str
 ) -> int:
-    program, side = None, None
+    driven: Driven | None = None
     if options.input_format == "stream-json":
-        from buddy.cli.program import open_program, program_side  # only for such a run
+        from buddy.cli.program import open_program  # only for such a run
 
-        program = open_program(_out)
-        side = program_side(options, program, await program.initialize_request())
+        driven = await open_program(options, _out, _warn)
+        options = driven.options
+        loaded = read_settings(launch, options)
+    schema, images = _schema(options), _images(options)
     models = Models(loaded.settings, launch)
     # For its error only: an unknown model must fail before a session is written.
     models.access(options.model)
@@ -144,7 +192,7 @@ async def _run(
         store=store,
         reference=reference,
         attended=False,
-        program=side,
+        program=driven.side if driven is not None else None,
     )
     async with opening as session:
         for note in session.notes:
@@ -152,7 +200,7 @@ async def _run(
         task_id = session.board.focus
         if session.mcp is not None:
             session.mcp.begin()
-        if program is None:
+        if driven is None:
             await _settle_servers(session)
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
@@ -166,23 +214,15 @@ async def _run(
             _err(f"buddy: {problem}; --max-cost only works if the server reports its prices\n")
         facts = _facts(session, task_id, models)
         run = ExecRun(
-            expanded.parts,
+            (*expanded.parts, *images),
             facts,
             stop_on_denial=options.permission_prompts == "fail",
             warn=_warn,
+            schema=schema,
         )
-        if program is not None:
-            from buddy.cli.program import serve_program  # as above
-
-            code = await serve_program(
-                program,
-                options,
-                session,
-                task_id,
-                StreamJsonFormat(_out, partial=options.include_partial_messages),
-                facts=lambda: _facts(session, task_id, models),
-                settle=lambda: _settle_servers(session),
-                warn=_warn,
+        if driven is not None:
+            code = await driven.serve(
+                session, task_id, schema, lambda: _facts(session, task_id, models), _settle_servers
             )
         else:
             if not expanded.parts:
@@ -197,6 +237,32 @@ async def _run(
     return code
 
 
+def _schema(options: Options) -> AnswerSchema | None:
+    if not options.json_schema:
+        return None
+    from buddy.app.run_settings import read_json  # only with a schema
+
+    return AnswerSchema(read_json(options.json_schema, "--json-schema"))
+
+
+def _images(options: Options) -> tuple[Image, ...]:
+    """Return the pictures of --image. Raises `UsageError`."""
+    if not options.images:
+        return ()
+    from buddy.safety.paths import read_regular  # these only with a picture
+    from buddy.tools.files.read_pictures import picture
+
+    images: list[Image] = []
+    for path in options.images:
+        try:
+            data = read_regular(os.path.realpath(os.path.expanduser(path)), MAX_IMAGE_FILE_BYTES)
+            images.append(picture(data, path).image)
+        except (OSError, ToolError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"--image: {path[:200]!r} can't be used: {why}") from error
+    return tuple(images)
+
+
 async def _settle_servers(session: Session) -> None:
     """Wait for the MCP servers: the tools of a turn are those of its beginning."""
     if session.mcp is not None:
@@ -207,7 +273,13 @@ async def _settle_servers(session: Session) -> None:
 def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
     tools = session.board.tools_of(task_id)
     access = models.access(session.board.task(task_id).model)
+    definitions = [one for one in session.extensions.catalogue.definitions if one.state == "active"]
+    servers = session.mcp.servers.values() if session.mcp is not None else ()
     return RunFacts(
+        servers=tuple((server.name, STATES.get(server.state, "pending")) for server in servers),
+        commands=tuple(one.name for one in definitions if one.kind == "command"),
+        skills=tuple(one.name for one in definitions if one.kind == "skill"),
+        agents=tuple(one.name for one in definitions if one.kind == "agent"),
         session_id=session.session_id,
         cwd=session.board.task(task_id).workspace.boundary.cwd,
         model=access.name,
@@ -317,6 +389,10 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
             return StreamJsonFormat(out, partial=options.include_partial_messages)
         case "sse":
             return SseFormat(out)
+        case "codex-json":
+            from buddy.headless.codex_format import CodexJsonFormat  # only for programs for Codex
+
+            return CodexJsonFormat(out)
         case _:
             is_terminal = not options.output and sys.stdout.isatty()
             held = sys.maxsize if options.output else HELD_CHARS  # a file gets the answer only

@@ -134,7 +134,8 @@ def _serve_editor(options: Options, environment: Mapping[str, str]) -> int:
 def _work(options: Options, environment: Mapping[str, str]) -> int:
     if options.allow:
         _check_allowed(options.allow)
-    if options.mcp_config:
+    # A program's own servers are taken out first, and problems of the others noted.
+    if options.mcp_config and options.input_format != "stream-json":
         _check_servers(options.mcp_config)
     is_typed = sys.stdin.isatty()
     if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):

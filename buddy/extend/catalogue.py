@@ -7,7 +7,7 @@ no folder exists, a look is some thirty failed `stat` calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -39,8 +39,8 @@ class HookEntry(msgspec.Struct, frozen=True):
 
 class ExtensionCatalogue:
     """Finds definitions and keeps them. `trusted`: the person trusts the project; `taken`: names of built-in
-    commands, which no file may take; `hooks_changed` gets the hooks in force. Blocks: call `refresh` in a
-    thread."""
+    commands, which no file may take; `given`: definitions of this run, which come first; `hooks_changed` gets
+    the hooks in force. Blocks: call `refresh` in a thread."""
 
     def __init__(
         self,
@@ -49,14 +49,16 @@ class ExtensionCatalogue:
         trusted: bool,
         hooks_changed: Callable[[tuple[Hook, ...]], None],
         taken: Collection[str] = (),
+        given: Sequence[ExtensionFile] = (),
     ) -> None:
+        self._given = given
         self._places = places
         self._trusted = trusted
         self._hooks_changed = hooks_changed
         self._stamps: tuple[Stamp, ...] | None = None
         self._accepted: frozenset[str] | None = None
         self.taken = taken
-        self.definitions: tuple[ExtensionFile, ...] = ()
+        self.definitions: tuple[ExtensionFile, ...] = tuple(given)
         self.hooks: tuple[HookEntry, ...] = ()
 
     def refresh(self) -> bool:
@@ -70,7 +72,7 @@ class ExtensionCatalogue:
             return False
         self._stamps = stamps
         found = [definition for folder in folders for definition in definitions_in(folder)]
-        self.definitions = tuple(self._judge(found))
+        self.definitions = tuple(self._judge([*self._given, *found]))
         self._read_hooks(files, places.root)
         return True
 

@@ -186,6 +186,8 @@ class ExtensionFile(msgspec.Struct, frozen=True):
     background: bool | None = None
     worktree: bool = False
     skills: tuple[str, ...] = ()
+    body: str = ""
+    """The text of a definition that stands in no file."""
 
     @property
     def folder(self) -> str:
@@ -211,6 +213,8 @@ def watched_paths(folder: SearchFolder) -> list[str]:
 
 def read_body(definition: ExtensionFile) -> FrontMatter:
     """Return a definition's file as it is now. Raises `ToolError`."""
+    if definition.body:
+        return FrontMatter({}, definition.body)
     return _parse(definition.path, definition.inside)
 
 

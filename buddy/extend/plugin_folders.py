@@ -83,11 +83,7 @@ class PluginStore:
             if is_copy:
                 _delete(top)
             raise
-        plugin = PluginFolder(name, folder, source=source)
-        contents = contents_of(plugin)
-        digests = tuple(one.digest for one in contents.hooks if one.hook is not None)
-        servers = tuple(definition_digest(one, folder) for one in read_plugin_servers(plugin)[0])
-        plugin = msgspec.structs.replace(plugin, hooks=digests, servers=servers)
+        plugin, contents = _with_hooks(PluginFolder(name, folder, source=source))
         self._save((*(one for one in self.all() if one.name != name), plugin))
         return plugin, contents
 
@@ -144,6 +140,20 @@ def _delete(folder: str) -> None:
     import shutil  # here: 2 ms that only a change of plug-ins needs
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def plugin_of_folder(path: str) -> PluginFolder:
+    """Return the plug-in of a folder for one run, with its hooks as they are now. Blocks. Raises
+    `PluginError`."""
+    folder = os.path.realpath(os.path.expanduser(path))
+    return _with_hooks(PluginFolder(_name_of(folder, os.path.basename(folder)), folder, source=path))[0]
+
+
+def _with_hooks(plugin: PluginFolder) -> tuple[PluginFolder, PluginContents]:
+    contents = contents_of(plugin)
+    digests = tuple(one.digest for one in contents.hooks if one.hook is not None)
+    servers = tuple(definition_digest(one, plugin.path) for one in read_plugin_servers(plugin)[0])
+    return msgspec.structs.replace(plugin, hooks=digests, servers=servers), contents
 
 
 def contents_of(plugin: PluginFolder) -> PluginContents:

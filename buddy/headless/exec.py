@@ -16,9 +16,10 @@ import msgspec
 from buddy.agent.events import MissingApproval, TaskEvent, ToolFinished, ToolStarted
 from buddy.agent.formatting import describe_calls
 from buddy.agent.host import Outcome
-from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
-from buddy.headless.exit_codes import exit_code
+from buddy.agent.messages import AssistantMessage, Call, Text, Usage, UserPart, text_of
+from buddy.headless.exit_codes import STRUCTURE, exit_code
 from buddy.headless.formats import Format, RunFacts, RunResult, input_of, skipped_line, skipped_summary
+from buddy.headless.structured import MAX_TRIES, AnswerSchema, StructuredAnswer, correction
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskBoard
 
@@ -28,12 +29,14 @@ LOOK_EVERY_S = 0.25
 
 class ExecRun(msgspec.Struct, frozen=True):
     """The parameters of one headless run. `content` is empty to continue a waiting history; `stop_on_denial`
-    ends the run at the first call nobody could approve; `warn` writes sentences for the user."""
+    ends the run at the first call nobody could approve; `warn` writes sentences for the user; `schema`
+    describes the answer."""
 
     content: tuple[UserPart, ...]
     facts: RunFacts
     stop_on_denial: bool
     warn: Callable[[str], None]
+    schema: AnswerSchema | None = None
 
 
 class _RunWatch:
@@ -62,15 +65,64 @@ class _RunWatch:
 async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format) -> int:
     """Run one turn of a task, write it in this format and return the exit code."""
     watch = _RunWatch()
-    reader = board.reader()
     task = board.task(task_id)
+    before = task.meter.total
     started = board.parts.clock.now()
     output.start(run.facts, board.message(run.content, "prompt"))
     signals = _Signals(board, task_id, watch)
     signals.install()
+    try:
+        outcome = await _run_turn(board, task_id, run.content, run, watch, output)
+        structured = _check_answer(run.schema, outcome)
+        tries = 1
+        while structured is not None and structured.problem and tries < MAX_TRIES:
+            again = (Text(correction(structured.problem)),)
+            replies = outcome.replies
+            outcome = await _run_turn(board, task_id, again, run, watch, output)
+            outcome = msgspec.structs.replace(outcome, replies=replies + outcome.replies)
+            structured = _check_answer(run.schema, outcome)
+            tries += 1
+    finally:
+        signals.remove()
+    output.finish(
+        RunResult(
+            outcome=outcome,
+            answer=_answer(outcome),
+            usage=_difference(task.meter.total, before),
+            cost_usd=task.meter.cost_usd,
+            duration_ms=round((board.parts.clock.now() - started) * 1000),
+            denials=tuple(watch.denials),
+            missing=tuple(watch.missing),
+            structured=structured,
+        )
+    )
+    if run.stop_on_denial and watch.missing:
+        return exit_code(
+            msgspec.structs.replace(outcome, outcome="failed"), approval_missing=True, terminated=False
+        )
+    if structured is not None and structured.problem:
+        run.warn(f"the answer does not match the JSON Schema: {structured.problem}")
+        return STRUCTURE
+    if watch.missing:
+        run.warn(skipped_summary(watch.missing))
+    elif watch.denials:
+        run.warn(f"{describe_calls(len(watch.denials), 'denied', more=False)}; the reasons are above.")
+    return exit_code(outcome, approval_missing=bool(watch.missing), terminated=watch.terminated)
+
+
+async def _run_turn(
+    board: TaskBoard,
+    task_id: int,
+    content: tuple[UserPart, ...],
+    run: ExecRun,
+    watch: _RunWatch,
+    output: Format,
+) -> Outcome:
+    """Run one turn and write its events, those of its subagents too."""
+    reader = board.reader()
     saving = asyncio.create_task(_watch_saving(board, reader.close))
     try:
-        runner = board.submit(task_id, run.content) if run.content else board.continue_task(task_id)
+        runner = board.submit(task_id, content) if content else board.continue_task(task_id)
         # Ends the loop below; events that are already queued are still returned.
         runner.add_done_callback(lambda _task: reader.close())
         while events := await reader.batch():
@@ -78,6 +130,8 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
             for task_event in events:
                 if task_event.task_id == task_id:
                     output.event(task_event.event)
+                else:
+                    output.subagent_event(board.task(task_event.task_id), task_event.event)
             if run.stop_on_denial and watch.missing:
                 board.cancel(
                     task_id, f"an approval was needed and nobody was there to give it: {watch.denied}"
@@ -86,28 +140,26 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
             raise NotSavedError(f"{board.parts.journal.save_state.reason}; the run was ended")
     finally:
         saving.cancel()
-        signals.remove()
-    outcome = task.outcome or Outcome("cancelled", "cancelled", "", 0, ())
-    output.finish(
-        RunResult(
-            outcome=outcome,
-            answer=_answer(outcome),
-            usage=task.meter.total,
-            cost_usd=task.meter.cost_usd,
-            duration_ms=round((board.parts.clock.now() - started) * 1000),
-            denials=tuple(watch.denials),
-            missing=tuple(watch.missing),
-        )
+    return board.task(task_id).outcome or Outcome("cancelled", "cancelled", "", 0, ())
+
+
+def _difference(after: Usage, before: Usage) -> Usage:
+    """Return the usage between two moments."""
+    return Usage(
+        after.input_tokens - before.input_tokens,
+        after.output_tokens - before.output_tokens,
+        after.cache_read_tokens - before.cache_read_tokens,
+        after.cache_write_tokens - before.cache_write_tokens,
+        after.reasoning_tokens - before.reasoning_tokens,
+        estimated=after.estimated,
     )
-    if run.stop_on_denial and watch.missing:
-        return exit_code(
-            msgspec.structs.replace(outcome, outcome="failed"), approval_missing=True, terminated=False
-        )
-    if watch.missing:
-        run.warn(skipped_summary(watch.missing))
-    elif watch.denials:
-        run.warn(f"{describe_calls(len(watch.denials), 'denied', more=False)}; the reasons are above.")
-    return exit_code(outcome, approval_missing=bool(watch.missing), terminated=watch.terminated)
+
+
+def _check_answer(schema: AnswerSchema | None, outcome: Outcome) -> StructuredAnswer | None:
+    """Return the answer of a completed turn as the schema wants it; None without a schema."""
+    if schema is None or outcome.outcome != "completed":
+        return None
+    return schema.check(_answer(outcome))
 
 
 async def _watch_saving(board: TaskBoard, give_up: Callable[[], None]) -> None:

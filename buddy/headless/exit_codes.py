@@ -17,6 +17,8 @@ CONFIGURATION = 4
 """a key, a model's name or the configuration is wrong"""
 LIMIT = 5
 """a budget or the limit of replies is reached"""
+STRUCTURE = 6
+"""the answer is not the JSON that --json-schema asks for, after three tries"""
 TRANSIENT = 75
 """the provider failed: try again later"""
 INTERRUPTED = 130

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from buddy import __version__
 from buddy.agent.display import Command
 from buddy.agent.events import (
     AgentUiEvent,
@@ -54,8 +52,10 @@ from buddy.agent.messages import (
 )
 from buddy.agent.receipt import receipt_rows
 from buddy.agent.schema import ArgumentsError, parse_json
-from buddy.safety.policy.decide import CLAUDE_NAMES, Mode
+from buddy.headless.structured import StructuredAnswer
+from buddy.safety.policy.decide import Mode
 from buddy.safety.sanitise import Sanitiser, clean, one_line
+from buddy.tasks.task import Task
 
 _PLAIN_RULE = pattern(r"[\w ./:,()@%+=*~-]+", re.ASCII)
 SHOWN_RULES = 3
@@ -107,18 +107,23 @@ _SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """The facts known at the start of a run."""
+    """The facts known at the start of a run. `servers` are MCP servers with their state."""
 
     session_id: str
     cwd: str
     model: str
     tools: tuple[str, ...]
     permission_mode: Mode
+    servers: tuple[tuple[str, str], ...] = ()
+    commands: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
 
 class RunResult(msgspec.Struct, frozen=True):
     """The facts known at the end of a run. `denials` are the refused calls as {tool_name, tool_use_id,
-    tool_input}; `missing` are the approvals nobody was there to give."""
+    tool_input}; `missing` are the approvals nobody was there to give; `structured` is
+    the answer by a schema."""
 
     outcome: Outcome
     answer: str
@@ -127,6 +132,7 @@ class RunResult(msgspec.Struct, frozen=True):
     duration_ms: int
     denials: tuple[dict[str, Any], ...]
     missing: tuple[MissingApproval, ...] = ()
+    structured: StructuredAnswer | None = None
 
 
 class Format(Protocol):
@@ -138,6 +144,10 @@ class Format(Protocol):
 
     def event(self, event: AgentUiEvent) -> None:
         """Write an event."""
+        ...
+
+    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+        """Write an event of a subagent."""
         ...
 
     def finish(self, result: RunResult) -> None:
@@ -271,6 +281,9 @@ class TextFormat:
             ):
                 self._progress.event(event)
 
+    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+        """Write nothing."""
+
     def finish(self, result: RunResult) -> None:
         """Write the rest of a reply that broke off and was not repeated."""
         self._write(self._cut)
@@ -341,111 +354,13 @@ class JsonFormat:
         """Write progress to stderr."""
         self._progress.event(event)
 
+    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+        """Write nothing."""
+
     def finish(self, result: RunResult) -> None:
         """Write the result object."""
         session_id = self._facts.session_id if self._facts else ""
-        self._out(_line(result_object(result, session_id)))
-
-
-class StreamJsonFormat:
-    """One JSON object per line, as events happen."""
-
-    def __init__(self, out: Write, *, partial: bool) -> None:
-        self._out = out
-        self._partial = partial
-        self._session_id = ""
-        self._model = ""
-        self._stop_reason: str | None = None
-        self._provider_s = 0.0
-
-    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """Write the `system/init` object."""
-        self._session_id = facts.session_id
-        self._model = facts.model
-        self._stop_reason = None
-        self._provider_s = 0.0
-        self._put(
-            {
-                "type": "system",
-                "subtype": "init",
-                "cwd": facts.cwd,
-                "model": facts.model,
-                "tools": list(facts.tools),
-                "mcp_servers": [],
-                "permissionMode": CLAUDE_NAMES[facts.permission_mode],
-                "slash_commands": [],
-                "skills": [],
-                "agents": [],
-                "plugins": [],
-                "apiKeySource": "user",
-                "output_style": "default",
-                "claude_code_version": f"{PROTOCOL} (buddy {__version__})",
-            }
-        )
-
-    def event(self, event: AgentUiEvent) -> None:
-        """Write messages as content blocks, and deltas when requested."""
-        match event:
-            case ReplyFinished():
-                reply = assistant_object(event.message)
-                self._stop_reason = reply["stop_reason"]
-                self._provider_s += event.timing.total_s
-                self._put({"type": "assistant", "message": reply, "parent_tool_use_id": None})
-            case ToolFinished():
-                self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
-            case TurnFinished():
-                if event.receipt is not None:
-                    receipt = msgspec.to_builtins(event.receipt)
-                    self._put({"type": "system", "subtype": "receipt", "receipt": receipt})
-            case ContextCompacted():
-                self._put({"type": "system", "subtype": "compact_boundary", **_fields(event)})
-            case Notice() | RetryScheduled():
-                self._put({"type": "system", "subtype": "notice", **_fields(event)})
-            case TextDelta():
-                self._put_delta("text", event)
-            case ThinkingDelta():
-                self._put_delta("thinking", event)
-            case ToolCallDelta() | ToolStarted() | ToolProgress():
-                pass  # the reply has the call, the result its output
-            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
-                pass
-            case ApprovalRequested() | ApprovalResolved():
-                pass  # nobody is asked in a run without a terminal
-
-    def _put_delta(self, kind: str, event: TextDelta | ThinkingDelta) -> None:
-        if self._partial:
-            delta = {"type": f"{kind}_delta", kind: event.text}
-            inner = {"type": "content_block_delta", "index": event.block, "delta": delta}
-            self._put({"type": "stream_event", "event": inner, "parent_tool_use_id": None})
-
-    def finish(self, result: RunResult) -> None:
-        """Write the result object."""
-        usage = usage_object(result.usage)
-        self._put(
-            {
-                **result_object(result, self._session_id),
-                "duration_api_ms": round(self._provider_s * 1000),
-                "stop_reason": self._stop_reason,
-                "errors": [result.outcome.reason] if result.outcome.reason else [],
-                "modelUsage": {
-                    self._model: {
-                        "inputTokens": usage["input_tokens"],
-                        "outputTokens": usage["output_tokens"],
-                        "cacheReadInputTokens": usage["cache_read_input_tokens"],
-                        "cacheCreationInputTokens": usage["cache_creation_input_tokens"],
-                        "webSearchRequests": 0,
-                        "costUSD": round(result.cost_usd, 6),
-                    }
-                },
-            }
-        )
-
-    def put(self, data: dict[str, Any]) -> None:
-        """Write an object that belongs to no turn."""
-        self._out(_line(data))
-
-    def _put(self, data: dict[str, Any]) -> None:
-        self._out(_line({**data, "session_id": self._session_id, "uuid": _new_uuid()}))
+        self._out(json_line(result_object(result, session_id)))
 
 
 class SseRecord(msgspec.Struct, frozen=True):
@@ -502,13 +417,16 @@ class SseFormat:
                 if event.receipt is not None:
                     self._put("receipt", msgspec.to_builtins(event.receipt))
             case RetryScheduled() | Notice() | ContextCompacted():
-                self._put(str(type(event).__struct_config__.tag), _fields(event))
+                self._put(str(type(event).__struct_config__.tag), event_fields(event))
             case ReplyFinished() | ToolCallDelta() | ToolProgress():
                 pass  # the other records contain it
             case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
                 pass
             case ApprovalRequested() | ApprovalResolved():
                 pass  # nobody is asked in a run without a terminal
+
+    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+        """Write nothing."""
 
     def finish(self, result: RunResult) -> None:
         """Write the `done` record with the result."""
@@ -544,24 +462,18 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     }
 
 
-PROTOCOL = "2.1.0"
-"""The version of Claude's protocol that the objects follow; programs compare it."""
-
-
-def _new_uuid() -> str:
-    text = os.urandom(16).hex()
-    return "-".join((text[:8], text[8:12], f"4{text[13:16]}", f"a{text[17:20]}", text[20:]))
-
-
 def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
     """Return the final object of json, stream-json and sse."""
     outcome = result.outcome
     completed = outcome.outcome == "completed"
-    succeeded = completed and not result.missing
+    structured = result.structured
+    is_invalid = structured is not None and bool(structured.problem)
+    succeeded = completed and not result.missing and not is_invalid
+    subtype = "success" if succeeded else _SUBTYPES.get(outcome.error, "error_during_execution")
     receipt = {"receipt": msgspec.to_builtins(outcome.receipt)} if outcome.receipt is not None else {}
     return {
         "type": "result",
-        "subtype": "success" if succeeded else _SUBTYPES.get(outcome.error, "error_during_execution"),
+        "subtype": "error_max_structured_output_retries" if is_invalid else subtype,
         "is_error": not succeeded,
         "result": result.answer if completed else outcome.reason,
         "error": outcome.error or ("approval" if result.missing else ""),
@@ -571,6 +483,7 @@ def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
         "usage": usage_object(result.usage),
         "permission_denials": list(result.denials),
         **receipt,
+        **({} if structured is None or is_invalid else {"structured_output": structured.value}),
         "session_id": session_id,
     }
 
@@ -599,7 +512,8 @@ def input_of(arguments: str) -> dict[str, Any]:
     return cast("dict[str, Any]", values) if isinstance(values, dict) else {"unparsed": arguments}
 
 
-def _result_message(event: ToolFinished) -> dict[str, Any]:
+def result_message(event: ToolFinished) -> dict[str, Any]:
+    """Return the result of a call as a user message in Claude's shape."""
     block = {
         "type": "tool_result",
         "tool_use_id": event.call_id,
@@ -609,10 +523,12 @@ def _result_message(event: ToolFinished) -> dict[str, Any]:
     return {"role": "user", "content": [block]}
 
 
-def _fields(event: Notice | RetryScheduled | ContextCompacted) -> dict[str, Any]:
+def event_fields(event: Notice | RetryScheduled | ContextCompacted) -> dict[str, Any]:
+    """Return the fields of an event."""
     data: dict[str, Any] = msgspec.to_builtins(event)
     return {key: value for key, value in data.items() if key != "type"}
 
 
-def _line(data: dict[str, Any]) -> str:
+def json_line(data: dict[str, Any]) -> str:
+    """Return an object as one line."""
     return json.dumps(data) + "\n"

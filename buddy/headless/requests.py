@@ -12,10 +12,11 @@ from buddy import __version__
 from buddy.agent.tool import ToolError
 from buddy.app.session import Session
 from buddy.headless.control import ControlChannel
-from buddy.headless.formats import PROTOCOL, RunFacts
+from buddy.headless.formats import RunFacts
 from buddy.headless.input_lines import InputError, as_object
 from buddy.headless.program_hooks import read_hooks
 from buddy.headless.program_servers import ProgramServers
+from buddy.headless.stream_format import PROTOCOL
 from buddy.headless.task_names import JOB_PREFIX, task_number
 from buddy.safety.policy.decide import mode_by_name
 from buddy.tasks.rewinding import changed_paths, changes_since

@@ -27,6 +27,7 @@ from buddy.headless.input_lines import InputError, Lines, as_object, message_con
 from buddy.headless.permission_requests import PermissionRequests
 from buddy.headless.program_servers import ProgramServers
 from buddy.headless.requests import Requests
+from buddy.headless.structured import AnswerSchema
 from buddy.tasks.task import TaskError
 
 MAX_WAITING = 100
@@ -76,6 +77,7 @@ class StreamRun(msgspec.Struct, frozen=True):
     reply: Callable[[dict[str, Any]], None]
     warn: Callable[[str], None]
     settle: Callable[[], Awaitable[None]]
+    schema: AnswerSchema | None = None
     stop_on_denial: bool = False
     replays: bool = False
 
@@ -123,7 +125,6 @@ class StreamSession:
         code = OK
         try:
             while await self._next():
-                await run.settle()
                 waiting = self._waiting.popleft()
                 try:
                     parts = await run.expand(waiting.text) if waiting.text else ()
@@ -132,7 +133,9 @@ class StreamSession:
                     continue
                 self._begin(waiting)
                 self._interrupted = False
-                turn = ExecRun((*parts, *waiting.images), run.facts(), run.stop_on_denial, run.warn)
+                turn = ExecRun(
+                    (*parts, *waiting.images), run.facts(), run.stop_on_denial, run.warn, run.schema
+                )
                 code = await run_exec(run.session.board, run.task_id, turn, output)
                 if code == TERMINATED or (code == INTERRUPTED and not self._interrupted):
                     return code
@@ -157,7 +160,7 @@ class StreamSession:
             self._run.reply({**waiting.message, "session_id": self._run.session.session_id, "isReplay": True})
 
     async def _next(self) -> bool:
-        """Wait for a message; False at the end of stdin or a signal."""
+        """Wait for a message and for the servers; False at the end of stdin or a signal."""
         loop = asyncio.get_running_loop()
         ends = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}
         # A turn has handlers of its own and removes them when it ends.
@@ -169,6 +172,12 @@ class StreamSession:
             while not self._signal and (self._requests or not (self._waiting or self._ended)):
                 self._changed.clear()
                 await self._changed.wait()
+            settling = asyncio.ensure_future(self._run.settle() if self._waiting else asyncio.sleep(0))
+            settling.add_done_callback(lambda _: self._changed.set())
+            while not (self._signal or settling.done()):
+                self._changed.clear()
+                await self._changed.wait()
+            settling.cancel()
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)

@@ -11,7 +11,8 @@ from buddy.safety.paths import make_private_folders
 from buddy.sessions.file_ops import JournalFiles
 
 FOLDER = ".buddyx"
-SESSION_ID = pattern(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}")
+SESSION_ID = pattern(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""An id of buddy's, or a UUID that a program chose."""
 
 
 class FolderError(Exception):

@@ -147,9 +147,12 @@ class SessionStore:
         """`.buddyx/exports`, private, ignored by git. Raises `FolderError`."""
         return make_exports_folder(self.root, self._files)
 
-    async def create(self, *, name: str = "", title: str = "", headless: bool = False) -> OpenSession:
-        """Create a session, its header on the disk. Raises `OSError`, `FolderError`."""
-        header, directory = await asyncio.to_thread(self._make, "", 0)
+    async def create(
+        self, *, name: str = "", title: str = "", headless: bool = False, session_id: str = ""
+    ) -> OpenSession:
+        """Create a session, its header on the disk, with the given id or a new one. Raises `SessionError`
+        where the id is taken, `OSError`, `FolderError`."""
+        header, directory = await asyncio.to_thread(self._make, "", 0, session_id)
         header = msgspec.structs.replace(header, headless=headless)
         lock = locking.acquire(directory, self._files)
         with release_quietly(lock) as release:
@@ -343,10 +346,12 @@ class SessionStore:
             SessionHeader(VERSION, session_id, now, self.workspace, "", parent, through)
         )
 
-    def _make(self, parent: str, through: int) -> tuple[SessionHeader, str]:
+    def _make(self, parent: str, through: int, chosen: str = "") -> tuple[SessionHeader, str]:
         sessions = make_sessions_folder(self.root, self._files)
+        if chosen and os.path.lexists(os.path.join(sessions, chosen)):
+            raise SessionError(f"there is a session {chosen} already; --resume continues it")
         while True:
-            session_id = new_session_id()
+            session_id = chosen or new_session_id()
             with contextlib.suppress(FileExistsError):
                 directory = make_session_folder(sessions, session_id)
                 self._files.sync_directory(sessions)

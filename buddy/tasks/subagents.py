@@ -186,6 +186,7 @@ class Delegations:
         except ConfigError as error:
             raise ToolError(f"the subagent can't be started: {error}") from error
         child.background = True
+        child.parent_call = assignment.call_id
         child.tools = only
         child.profile = profile
         mode = stricter_mode(above.call_limits.mode, profile.mode if profile is not None else None)

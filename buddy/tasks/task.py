@@ -51,6 +51,8 @@ class Task:
         self.title = title
         self.model = model
         self.parent = parent
+        self.parent_call = ""
+        """The call of the parent that started it."""
         self.copy_of = self.copied = 0
         """The task this one was copied from (0: none), and the number of copied messages."""
         self.meter = meter

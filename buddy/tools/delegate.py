@@ -17,13 +17,15 @@ MAX_REPORT_CHARS = 30_000
 
 class Assignment(msgspec.Struct, frozen=True):
     """Task of a subagent. `tools`: the names it may use, None for all; `model` "" is its parent's;
-    `worktree`: the name of the one it works in, "" for where its parent works."""
+    `worktree`: the name of the one it works in, "" for where its parent works; `call_id` is the call that
+    starts it."""
 
     text: str
     tools: tuple[str, ...] | None
     model: str
     worktree: str = ""
     agent: str = ""
+    call_id: str = ""
 
 
 class AgentDefaults(msgspec.Struct, frozen=True):
@@ -114,7 +116,7 @@ async def delegate(
     isolated = isolation is not None or defaults.worktree
     worktree = await delegation.isolate(ctx.task_id, task) if isolated else ""
     try:
-        number = delegation.start(ctx.task_id, Assignment(task, chosen, model, worktree, agent))
+        number = delegation.start(ctx.task_id, Assignment(task, chosen, model, worktree, agent, ctx.call_id))
     except ToolError:
         await delegation.release(worktree)
         raise

@@ -93,7 +93,8 @@ async def test_partial_messages_are_streamed_when_asked_for(tmp_path: Path) -> N
     async with FakeLLM([reply(think("hm"), "one two three", chars=4)]) as server:
         program = program_of(tmp_path, server.url)
         ran = await program.run("exec", "--output-format=stream-json", "--include-partial-messages", "hi")
-    deltas = [one["event"]["delta"] for one in ran.objects() if one["type"] == "stream_event"]
+    parts = [one["event"] for one in ran.objects() if one["type"] == "stream_event"]
+    deltas = [part["delta"] for part in parts if part["type"] == "content_block_delta"]
     assert "".join(one.get("text", "") for one in deltas) == "one two three"
     assert "".join(one.get("thinking", "") for one in deltas) == "hm"
     assert [one["type"] for one in ran.objects() if one["type"] != "stream_event"] == [

@@ -120,7 +120,10 @@ async def test_RU_P5_a_limit_of_money_holds_by_what_the_server_bills(tmp_path: P
         (["--max-turns", "many"], "--max-turns needs a whole number from 1, found 'many'"),
         (["--max-cost", "-1"], "--max-cost needs an amount of dollars above 0, found '-1'"),
         (["--max-cost", "nan"], "--max-cost needs an amount of dollars above 0, found 'nan'"),
-        (["--output-format", "xml"], "--output-format is one of text, json, stream-json, sse; found 'xml'"),
+        (
+            ["--output-format", "xml"],
+            "--output-format is one of text, json, stream-json, sse, codex-json; found 'xml'",
+        ),
         (["--permission-mode", "wild"], "--permission-mode is one of plan, ask, edit, auto, yolo"),
         (["--permission-prompts", "maybe"], "--permission-prompts is one of deny, fail; found 'maybe'"),
         (["--modle", "x"], "unknown option '--modle'; did you mean --model?"),

@@ -1,0 +1,66 @@
+"""Subagents that a program defines for one run, instead of in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from buddy.extend.definitions import ExtensionFile
+from buddy.safety.policy.decide import mode_by_name
+from buddy.safety.sanitise import clean, one_line
+
+MAX_AGENTS = 100
+MAX_PROMPT_CHARS = 200_000
+NAME_CHARS = 64
+_KNOWN = frozenset(
+    {"description", "prompt", "tools", "disallowedTools", "model", "permissionMode", "maxTurns", "background"}
+)
+
+
+def read_agents(table: Mapping[str, Any], source: str) -> tuple[ExtensionFile, ...]:
+    """Return the definitions of a table by name. Raises `ValueError`."""
+    if len(table) > MAX_AGENTS:
+        raise ValueError(f"{source}: expected at most {MAX_AGENTS} subagents, found {len(table)}")
+    return tuple(_read_agent(name, entry, source) for name, entry in table.items())
+
+
+def _read_agent(name: str, entry: object, source: str) -> ExtensionFile:
+    where = f"{source}: {one_line(clean(name), NAME_CHARS)}"
+    if not name or len(name) > NAME_CHARS or not name.replace("-", "").replace("_", "").isalnum():
+        raise ValueError(f"{where}: expected a name of letters, digits, - and _")
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where}: expected an object")  # noqa: TRY004 - it is the text that is wrong
+    fields = cast("dict[str, Any]", entry)
+    unknown = sorted(key for key in fields.keys() - _KNOWN if fields[key])
+    if unknown:
+        raise ValueError(f"{where}: {one_line(clean(', '.join(unknown)), 200)} is not supported")
+    prompt, description = fields.get("prompt"), fields.get("description", "")
+    if not isinstance(prompt, str) or not prompt.strip() or not isinstance(description, str):
+        raise ValueError(f"{where}: expected a prompt and a description as text")
+    mode, turns = fields.get("permissionMode") or "", fields.get("maxTurns") or 0
+    if mode and mode_by_name(str(mode)) is None:
+        raise ValueError(f"{where}: there is no permission mode {str(mode)[:60]!r}")
+    if not isinstance(turns, int) or turns < 0:
+        raise ValueError(f"{where}: expected a whole number as maxTurns")
+    tools = fields.get("tools")
+    return ExtensionFile(
+        "agent",
+        name,
+        "",
+        source,
+        "user",
+        description=one_line(clean(description), 1_000),
+        body=prompt[:MAX_PROMPT_CHARS],
+        tools=None if tools is None else _names(tools, where),
+        disallowed_tools=_names(fields.get("disallowedTools") or [], where),
+        model=str(fields.get("model") or ""),
+        permission_mode=str(mode),
+        max_turns=turns,
+        background=fields.get("background") if isinstance(fields.get("background"), bool) else None,
+    )
+
+
+def _names(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[object]", value)):
+        raise ValueError(f"{where}: expected a list of names of tools")
+    return tuple(cast("list[str]", value))
