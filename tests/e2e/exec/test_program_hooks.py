@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_llm.script import call, reply
+from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.driver import ASKS, Driver, Object, driving, request, said
 from tests.support.program import Program
@@ -198,3 +198,46 @@ async def test_a_server_that_refuses_costs_only_its_tools(tmp_path: Path) -> Non
 
 def is_asked_or_ended(one: Object) -> bool:
     return one["type"] in ("control_request", "result")
+
+
+async def test_a_program_takes_back_the_files_of_a_message(tmp_path: Path) -> None:
+    async with FakeLLM([WRITE, reply("Done.")]) as server:
+        program = Program(tmp_path, server.url)
+        async with driving(program, *EDITS, "--replay-user-messages") as driver:
+            driver.send(said("write", uuid="message-1"))
+            await driver.result()
+            driver.send(
+                request(1, "rewind_files", user_message_id="other"),
+                request(2, "rewind_files", user_message_id="message-1", dry_run=True),
+            )
+            answers = [(await driver.response(number))["response"] for number in (1, 2)]
+            was_there = (program.repo / "a.txt").exists()
+            driver.send(request(3, "rewind_files", user_message_id="message-1"))
+            answers.append((await driver.response(3))["response"])
+            code = await driver.end()
+    assert [one["canRewind"] for one in answers] == [False, True, True]
+    assert [one["deletions"] for one in answers[1:]] == [1, 1]
+    assert answers[2]["filesChanged"] == [str(program.repo / "a.txt")]
+    assert (was_there, (program.repo / "a.txt").exists(), code) == (True, False, 0)
+    replayed = next(one for one in driver.seen if one.get("isReplay"))
+    assert (replayed["uuid"], replayed["type"]) == ("message-1", "user")
+
+
+async def test_a_program_stops_a_subagent_and_not_what_is_none(tmp_path: Path) -> None:
+    delegate = call("delegate", task="count", background=False)
+    slow = reply("Begin", "…", fault=Stall(after=1))
+    async with FakeLLM([reply(delegate), slow, reply("It was stopped.")]) as server:
+        program = Program(tmp_path, server.url)
+        words = ("--permission-mode", "bypassPermissions", "--i-know")
+        async with driving(program, *words) as driver:
+            driver.send(said("count"))
+            started = await driver.until(lambda one: one.get("subtype") == "task_started")
+            ids = ("task-1", "task-99", "job-1", "x", started["task_id"])
+            driver.send(*(request(number, "stop_task", task_id=name) for number, name in enumerate(ids)))
+            answers = [(await driver.response(number))["subtype"] for number in range(len(ids))]
+            ended = await driver.result()
+            code = await driver.end()
+    assert answers == ["error", "error", "error", "error", "success"]
+    assert (ended["result"], code) == ("It was stopped.", 0)
+    stopped = [one["status"] for one in driver.seen if one.get("subtype") == "task_notification"]
+    assert stopped == ["stopped"]
