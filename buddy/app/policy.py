@@ -15,7 +15,7 @@ from buddy.app.launch import LaunchContext
 from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError, Settings
-from buddy.safety.paths import Boundary, hold_file_lock, locate, replace_file
+from buddy.safety.paths import Boundary, hold_file_lock, is_beneath, locate, replace_file
 from buddy.safety.policy.decide import MODES, Grant, Mode, mode_by_name
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
 from buddy.safety.policy.rules import Rule, RuleSet
@@ -245,7 +245,25 @@ class Judge:
             scripts=scripts,
             sandboxed=status.is_working,
             read_only_sandbox=status.has_read_only,
+            own_programs=own_programs(analysis, boundary, self._search_path) if status.is_working else (),
         )
+
+
+def own_programs(analysis: Analysis, boundary: Boundary, search_path: str) -> tuple[str, ...]:
+    """Return the names in a command that PATH leads to files in the workspace. A name with a slash is a path,
+    which a rule shows as it is."""
+    from buddy.safety.shell.context import TRUSTED_PATH  # as below: only with a command
+    from buddy.safety.shell.programs.registry import program_path
+
+    names = {argv[0] for part in analysis.commands for argv in (part.argv, *part.inner) if argv}
+    roots = (boundary.root, *boundary.extra)
+
+    def is_own(name: str) -> bool:
+        path = program_path(name, search_path or TRUSTED_PATH, boundary.cwd)
+        places = (os.path.normpath(path), os.path.realpath(path)) if path else ()
+        return any(is_beneath(place, root) for place in places for root in roots)
+
+    return tuple(sorted(name for name in names if "/" not in name and is_own(name)))
 
 
 def _load_analysis(search_path: str) -> Callable[[str, Boundary], Analysis]:

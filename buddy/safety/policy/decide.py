@@ -272,7 +272,14 @@ def _allowing_opinion(
     if chosen:
         by: DecidedBy = "grant" if chosen[-1].origin == "session" else "rule"
         ways = {rule.sandbox for rule in chosen}
-        return _Opinion("allow", _because(chosen[-1]), by, network="network" in ways, outside=ways == {"off"})
+        because, leaves = _because(chosen[-1]), ways == {"off"}
+        if leaves and facts.sandboxed and facts.own_programs:
+            name = facts.own_programs[0]
+            leaves = False
+            because += (
+                f"; in the sandbox, since {name} is a program of the workspace (a rule may name its path)"
+            )
+        return _Opinion("allow", because, by, network="network" in ways, outside=leaves)
     if trusted and facts.sandboxed:
         chosen = covers(projects + own + granted, facts)
         if chosen:

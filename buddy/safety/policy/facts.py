@@ -32,7 +32,9 @@ class Facts(msgspec.Struct, frozen=True):
     `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
     `programs` names the programs the repository makes git run (hooks, filters), "" for none.
     `read_only_sandbox`: a command that was judged to only read would run where it cannot write, read secrets
-    or use the network. `effect` says why such a call is asked about, in the words of its tool."""
+    or use the network. `effect` says why such a call is asked about, in the words of its tool.
+    `own_programs`: the programs of a command that PATH finds in the workspace, where sandboxed commands may
+    have put them."""
 
     tool: str
     risk: Risk
@@ -55,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True):
     read_only_sandbox: bool = False
     effect: str = ""
     runs_tests: bool = False
+    own_programs: tuple[str, ...] = ()
 
     def main_tree_path(self, path: str) -> str:
         """Return a path as the main tree of the project calls it: rules given there hold in its worktrees."""
@@ -74,6 +77,7 @@ def facts_of(
     hook: HookOpinion | None = None,
     survey: Survey = NO_SURVEY,
     scripts: tuple[Scripts, ...] = (),
+    own_programs: tuple[str, ...] = (),
 ) -> Facts:
     """Return the facts of a call of a declared tool. `survey`: what was found out about it on the disk.
     Raises `ToolError` when a path of it cannot be one."""
@@ -108,6 +112,7 @@ def facts_of(
         read_only_sandbox=read_only_sandbox,
         effect=tool.effect,
         runs_tests=tool.runs_tests,
+        own_programs=own_programs,
     )
 
 

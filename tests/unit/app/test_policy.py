@@ -5,13 +5,16 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import pytest
 import tomli_w
 
 from buddy.app.launch import LaunchContext
-from buddy.app.policy import RuleFiles
+from buddy.app.policy import RuleFiles, own_programs
 from buddy.config.loading import directories, load
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.rules import Rule, RuleSet
+from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.context import CommandPlace
 
 OLD = {"tool": "shell", "argv": ["pytest", "*"], "decision": "allow"}
 NEW = {"tool": "shell", "argv": ["make"], "decision": "allow", "project": "/p", "folder": "/p"}
@@ -96,3 +99,35 @@ def test_a_settings_file_with_wrong_rules_asks_about_everything(tmp_path: Path) 
     files = rule_files(tmp_path, saved=[{"tool": "shell", "argv": ["rm"], "decision": "denny"}])
 
     assert files.load(()).broken
+
+
+@pytest.mark.parametrize(
+    ("command", "search_path", "own"),
+    [
+        ("npm ci", "{work}/.venv/bin:/usr/bin", ("npm",)),
+        ("npm ci", "/usr/bin:/bin", ()),
+        ("npm ci", ".venv/bin:/usr/bin", ("npm",)),
+        ("cd .venv/bin && ls", "/usr/bin:/bin", ()),
+        ("env A=1 npm ci", "{work}/.venv/bin:/usr/bin:/bin", ("npm",)),
+        ("xargs npm < list", "{work}/.venv/bin:/usr/bin:/bin", ("npm",)),
+        ("ls && npm ci", "{work}/.venv/bin:/usr/bin:/bin", ("npm",)),
+        (".venv/bin/npm ci", "{work}/.venv/bin:/usr/bin:/bin", ()),
+        ("npm ci", "{home}/bin:/usr/bin", ("npm",)),
+        ("npm ci", "{linked}:/usr/bin", ("npm",)),
+    ],
+)
+def test_A6_7_programs_of_the_workspace_are_known_by_where_path_leads(
+    tmp_path: Path, command: str, search_path: str, own: tuple[str, ...]
+) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    program = work / ".venv/bin/npm"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/npm").symlink_to(program)
+    (tmp_path / "linked").symlink_to(program.parent)
+    found = search_path.format(work=work, home=home, linked=tmp_path / "linked")
+    boundary = Boundary(str(work), str(work), str(home))
+    analysis = Analyser().analyse(command, CommandPlace(boundary, found))
+    assert own_programs(analysis, boundary, found) == own

@@ -558,3 +558,17 @@ def test_WALK_13_a_question_says_what_the_call_does(project: ShellProject) -> No
         ),
     ]:
         assert reason in decide(given).reason
+
+
+@pytest.mark.parametrize(
+    ("own", "sandboxed", "outside"),
+    [((), True, True), (("npm",), True, False), (("npm",), False, True)],
+)
+def test_A6_7_a_rule_lets_no_program_of_the_workspace_out_of_the_sandbox(
+    project: ShellProject, own: tuple[str, ...], sandboxed: bool, outside: bool
+) -> None:
+    rule = Rule("shell", "allow", "user", argv=(("npm",), ("ci",)), sandbox="off")
+    call = shell(project, "npm ci", sandboxed=sandboxed, own_programs=own)
+    verdict = decide(call, "auto", rules(rule), trusted=True)
+    assert (verdict.decision, verdict.outside) == ("allow", outside)
+    assert ("npm is a program of the workspace" in verdict.reason) is (sandboxed and bool(own))
