@@ -237,6 +237,6 @@ async def test_ATTACK_F5_a_setting_that_names_a_file_outside_asks(project: Shell
 
 
 async def _log(project: ShellProject, *, trusted: bool = False) -> str:
-    async with tool_project(project.root.parent, trusted=trusted) as project:
+    async with tool_project(project.root.parent, trusted=trusted) as tools:
         arguments = git_log.decode("{}")
-        return str((await git_log.run(project.context(), arguments)).text)
+        return str((await git_log.run(tools.context(), arguments)).text)
