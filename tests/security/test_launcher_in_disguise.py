@@ -1,4 +1,4 @@
-"""What bubblewrap does to prepare a command is not judged; a command that runs bubblewrap's program is."""
+"""The preparation of a command by bubblewrap is not judged; a command that runs bubblewrap's program is."""
 
 from __future__ import annotations
 
