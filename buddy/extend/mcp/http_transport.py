@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
@@ -232,25 +233,20 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             return await self._requests.send(request)
         flow = self._login.async_auth_flow(request)
         answer: httpx2.Response | None = None
-        try:
+        async with aclosing(flow), AsyncExitStack() as unless_answered:
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
                     response = await self._renew(outgoing)
                 else:
-                    if answer is not None:
-                        await answer.aclose()
+                    await unless_answered.aclose()
                     response = answer = await self._requests.send(request)
+                    unless_answered.push_async_callback(answer.aclose)
                 try:
                     outgoing = await flow.asend(response)
                 except StopAsyncIteration:
+                    unless_answered.pop_all()
                     return answer or response
-        except BaseException:
-            if answer is not None:
-                await answer.aclose()
-            raise
-        finally:
-            await flow.aclose()
 
     async def _renew(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request for a new token."""
