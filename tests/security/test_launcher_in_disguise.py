@@ -1,4 +1,4 @@
-"""The preparation of a command by bubblewrap is not judged; a command that runs bubblewrap's program is."""
+"""Preparations of bubblewrap for a command are not judged; a command that runs bubblewrap's program is."""
 
 from __future__ import annotations
 
