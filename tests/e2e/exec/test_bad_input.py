@@ -625,7 +625,8 @@ async def test_a_slow_reader_loses_nothing(tmp_path: Path) -> None:
         await server.arrived(1)
         out, err = await process.communicate()
     found = [json.loads(line) for line in out.decode().splitlines()]
-    deltas = [one["event"]["delta"]["text"] for one in found if one["type"] == "stream_event"]
+    events = [one["event"] for one in found if one["type"] == "stream_event"]
+    deltas = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
     assert (process.returncode, "".join(deltas) == text) == (0, True), err.decode()
 
 

@@ -553,7 +553,7 @@ def _commands_with(mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("mcp",), ("serve", "--help"), ("serve", "--port", "80"), ("replay", "-x"), ("replay", "abc")]
+    "words", [("serve", "--help"), ("serve", "--port", "80"), ("replay", "-x"), ("replay", "abc")]
 )
 async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
     tmp_path: Path, words: tuple[str, ...]
@@ -573,9 +573,9 @@ async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
 @pytest.mark.parametrize(
     ("arguments", "prompt"),
     [
-        (("exec", "mcp"), "mcp"),
+        (("exec", "replay"), "replay"),
         (("exec", "--", "serve", "--help"), "serve --help"),
-        (("-p", "mcp"), "mcp"),
+        (("-p", "serve"), "serve"),
         (("--", "replay", "it"), "replay it"),
         (("serve the page",), "serve the page"),
     ],
