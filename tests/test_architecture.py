@@ -355,7 +355,6 @@ BORDERS = {
     "extend/mcp/client.py _asked": "as above: it costs the one call",
     "extend/mcp/server.py McpServer._connected": "as above: it ends this server's connection",
     "extend/mcp/server.py McpServer._watch": "as above: it costs the news of changes",
-    "extend/mcp/http_transport.py SessionTransport._send": "clean-up of an answer: raised again",
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
     "llm/keys.py Keyring.save": "an extension: as above",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
