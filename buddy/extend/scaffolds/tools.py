@@ -63,13 +63,16 @@ async def create_files(ctx: ToolContext, name: str, project: NewProject, directo
 
 
 def describe_template(template: Template, components: Sequence[str]) -> str:
-    """Return a template in a few lines: its variables with their defaults, its components."""
-    lines = [f"{template.name}: {template.title}. {template.description}"]
-    for name, variable in template.variables.items():
-        default = f" (default {variable.default})" if variable.default else ""
-        lines.append(f"  {name}: {variable.about}{default}")
-    lines.append(f"  components: {', '.join(components)} (taken by default: {', '.join(template.chosen)})")
-    return "\n".join(lines)
+    """Return a template in three lines: what it is, its variables, its components."""
+    variables = ", ".join(f"{name} ({one.about})" for name, one in template.variables.items())
+    chosen = f"; by default {', '.join(template.chosen)}" if template.chosen else ""
+    return "\n".join(
+        (
+            f"{template.name}: {template.title}. {template.description}",
+            f"  variables, each with a default: {variables or 'none'}",
+            f"  components: {', '.join(components) or 'none'}{chosen}",
+        )
+    )
 
 
 def scaffold_tools(scaffolds: Scaffolds) -> tuple[Tool, ...]:
