@@ -23,8 +23,8 @@ async def mcp(context: Context, argument: str) -> None:
     servers = context.session.mcp
     if servers is None:
         raise CommandError(
-            "no MCP server is defined: buddy mcp add NAME COMMAND (or URL) in another terminal, then start again; "
-            "/help mcp"
+            "no MCP server is defined: buddy mcp add NAME COMMAND (or URL) in another terminal, "
+            "then start again; /help mcp"
         )
     word, _, name = argument.partition(" ")
     if not argument:
