@@ -17,16 +17,16 @@ from buddy.app.session import Session, open_session
 from buddy.app.session_store import open_store
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
-from buddy.extend.mcp.approvals import ServerApprovals
+from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
 from buddy.extend.mcp.definitions import ServerDefinition, definition_digest, expand_variables
 from buddy.extend.mcp.sources import find_servers
 
 
 class KnownServer(msgspec.Struct, frozen=True):
-    """A server that is defined. `approved`: it may be started or asked; those of a project wait for that."""
+    """A server that is defined, and the state it begins in: only a waiting one may be started or asked."""
 
     definition: ServerDefinition
-    approved: bool
+    standing: Standing
 
 
 class KnownServers(msgspec.Struct, frozen=True):
@@ -43,12 +43,10 @@ def known_servers(launch: LaunchContext, settings: Settings, options: Options) -
     approvals = ServerApprovals(launch.where.state, launch.boundary.root)
     servers: dict[str, KnownServer] = {}
     for definition in found.servers:
-        approved = definition.scope != "project" or options.trust
-        if not approved:
-            approval = approvals.find(definition)
-            digest = definition_digest(definition, launch.boundary.root)
-            approved = approval is not None and approval.trusted and approval.definition == digest
-        servers[definition.name] = KnownServer(definition, approved)
+        digest = definition_digest(definition, launch.boundary.root)
+        approval = approvals.find(definition)
+        state = standing(definition, digest, approval, found.accepted, trust_all=options.trust)
+        servers[definition.name] = KnownServer(definition, state)
     return KnownServers(servers, found.hidden, found.problems)
 
 

@@ -166,11 +166,7 @@ class _McpCommand:
 
     def _approved(self, name: str) -> ServerDefinition:
         server = self._one(name)
-        if not server.approved:
-            raise ConfigError(
-                f"{visible(name)} is the project's and waits for your approval: /mcp trust {visible(name)} "
-                "inside buddy"
-            )
+        _check_standing(name, server.standing)
         return server.definition
 
     def _list(self) -> int:
@@ -189,9 +185,9 @@ class _McpCommand:
 
     def _state(self, server: KnownServer) -> str:
         definition = server.definition
-        if definition.disabled:
+        if server.standing == "disabled":
             return "disabled"
-        if not server.approved:
+        if server.standing == "untrusted":
             return f"waits for your approval (/mcp trust {visible(definition.name)})"
         return "logged in" if self._has_login(definition) else ""
 
@@ -266,6 +262,7 @@ class _McpCommand:
             server = servers.servers.get(name) if servers is not None else None
             if servers is None or server is None:
                 raise ConfigError(f"there is no MCP server {visible(name)!r}")
+            _check_standing(name, server.state)  # as the session sees it: the file may just have changed
             changed = asyncio.Event()
             servers.add_listener(changed.set)
             server.reconnect()
@@ -292,6 +289,19 @@ class _McpCommand:
 
 def _say(text: str) -> None:
     print(text)  # noqa: T201 - the command's answer
+
+
+def _check_standing(name: str, state: str) -> None:
+    """Refuse a server that may not be started or asked. Raises `ConfigError`."""
+    if state == "disabled":
+        raise ConfigError(
+            f"{visible(name)} is disabled in its definition; take `disabled` out there to use it"
+        )
+    if state == "untrusted":
+        raise ConfigError(
+            f"{visible(name)} waits for your approval of its definition as it is now: "
+            f"/mcp trust {visible(name)} inside buddy"
+        )
 
 
 def _split_pair(text: str, separator: str, option: str, expected: str) -> tuple[str, str]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.extend.mcp.definitions import ServerDefinition
+from buddy.extend.mcp.definitions import OF_OTHERS, ServerDefinition
 from buddy.safety.paths import hold_file_lock, read_regular, replace_file
 from buddy.safety.trust import folder_of
 
 FILE_NAME = "mcp.json"
 MAX_STORE_BYTES = 20_000_000
+Standing = Literal["waiting", "untrusted", "disabled"]
+"""The state a server begins in: it may be connected, it waits for an approval, its definition disables it."""
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -26,6 +29,26 @@ class Approval(msgspec.Struct, frozen=True):
     trusted: bool
     tools: dict[str, str] = {}
     at: float = 0
+
+
+def standing(
+    definition: ServerDefinition,
+    digest: str,
+    approval: Approval | None,
+    accepted: Collection[str],
+    *,
+    trust_all: bool,
+) -> Standing:
+    """Return the state a server begins in. `digest` is the definition's as it is now; `accepted` are those of
+    servers as they were when the person added their plug-in; `trust_all`: the project's are trusted for this
+    run."""
+    if definition.disabled:
+        return "disabled"
+    if definition.scope not in OF_OTHERS or (definition.scope == "project" and trust_all):
+        return "waiting"
+    if approval is not None and approval.definition == digest:  # an answer since then counts more
+        return "waiting" if approval.trusted else "untrusted"
+    return "waiting" if digest in accepted else "untrusted"
 
 
 class _StoredAnswers(msgspec.Struct, frozen=True):

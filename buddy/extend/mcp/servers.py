@@ -16,7 +16,7 @@ import msgspec
 
 from buddy.agent.messages import UserPart
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
-from buddy.extend.mcp.approvals import ServerApprovals
+from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
 from buddy.extend.mcp.channel import Channel, ChannelClosed, ChannelFactory
 from buddy.extend.mcp.definitions import (
     OF_OTHERS,
@@ -101,39 +101,37 @@ class McpServers:
         found, states = await asyncio.to_thread(self._find)
         self.hidden, self.problems = found.hidden, found.problems
         for definition in found.servers:
-            digest, trusted, tools = states[definition.name]
+            digest, state, tools = states[definition.name]
             self._digests[definition.name] = digest
             self._accepted[definition.name] = dict(tools)
-            self._add(definition, trusted=trusted)
+            self._add(definition, state)
         for name in self._parts.channels:
             self._add(
                 ServerDefinition(name=name, scope="program", source="the program", kind="channel"),
-                trusted=True,
+                "waiting",
             )
 
-    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, bool, dict[str, str]]]]:
+    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, Standing, dict[str, str]]]]:
         parts = self._parts
         found = find_servers(parts.sources)
-        states: dict[str, tuple[str, bool, dict[str, str]]] = {}
+        states: dict[str, tuple[str, Standing, dict[str, str]]] = {}
         for definition in found.servers:
             digest = definition_digest(definition, parts.sources.root)
             approval = parts.approvals.find(definition)
             is_same = approval is not None and approval.definition == digest
-            own = definition.scope not in OF_OTHERS or self._is_trusted_for_this_run(definition)
-            trusted = own or digest in found.accepted  # an answer since then counts more
-            trusted = trusted if own or approval is None or not is_same else approval.trusted
+            state = standing(definition, digest, approval, found.accepted, trust_all=parts.trust_all)
             tools = approval.tools if approval is not None and is_same else {}
-            states[definition.name] = (digest, trusted, tools)
+            states[definition.name] = (digest, state, tools)
         return found, states
 
-    def _add(self, definition: ServerDefinition, *, trusted: bool) -> None:
+    def _add(self, definition: ServerDefinition, state: Standing) -> None:
         stderr = StderrTail()
         self.servers[definition.name] = McpServer(
             definition,
             self._parts.server,
             partial(self._transport, definition, stderr),
             self._changed,
-            state="disabled" if definition.disabled else "waiting" if trusted else "untrusted",
+            state=state,
             stderr=stderr,
         )
 

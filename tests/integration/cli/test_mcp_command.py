@@ -127,3 +127,35 @@ async def test_a_wrong_command_says_what_was_expected_and_writes_nothing(
     assert said in ran.err
     assert not (program.config / "mcp.json").exists()
     assert not (program.repo / ".mcp.json").exists()
+
+
+@pytest.mark.slow
+async def test_a_plug_ins_server_that_changed_is_neither_started_nor_asked(tmp_path: Path) -> None:
+    plugin = tmp_path / "plug"
+    plugin.mkdir()
+    file, mark = plugin / ".mcp.json", tmp_path / "started"
+    file.write_text(json.dumps({"mcpServers": {"s": {"command": "true"}}}))
+    program = program_in(tmp_path)
+    added = await program.run("plugin", "add", str(plugin))
+    assert added.code == 0, added.err
+    name = "plugin_plug_s"
+    assert "waits for your approval" not in (await program.run("mcp", "list")).out
+    touch = {"command": "touch", "args": [str(mark)], "sandbox": False, "env": {"T": "${MY_TOKEN:-}"}}
+    for entry in (touch, {"url": "http://127.0.0.1:9/mcp"}):
+        file.write_text(json.dumps({"mcpServers": {"s": entry}}))
+        for words in (("test", name), ("login", name)):
+            refused = await program.run("mcp", *words)
+            assert (refused.code, "waits for your approval" in refused.err) == (4, True), refused.err
+        for words in (("list",), ("get", name)):
+            assert "waits for your approval" in (await program.run("mcp", *words)).out
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+async def test_a_disabled_server_is_not_tried(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    entry = {"command": "touch", "args": [str(mark)], "disabled": True}
+    program = Program(tmp_path, "http://127.0.0.1:9", settings={"mcp_servers": {"off": entry}})
+    tried = await program.run("mcp", "test", "off")
+    assert (tried.code, "is disabled in its definition" in tried.err) == (4, True), tried.err
+    assert not mark.exists()
