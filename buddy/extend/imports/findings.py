@@ -7,12 +7,23 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
+from buddy.extend.imports.keys import (
+    NAME,
+    as_reference,
+    drop_defaults,
+    holds_key,
+    is_address_with_key,
+    is_literal,
+    names_secret,
+    scheme_of,
+    texts_in,
+)
+from buddy.extend.mcp.definitions import unknown_keys
 from buddy.safety.paths import read_regular
 from buddy.safety.policy.rules import Decision, Rule
 from buddy.safety.policy.rules_loading import rules_of_claude
@@ -21,9 +32,9 @@ from buddy.safety.secrets.redact import redact
 
 MAX_FILE_BYTES = 10_000_000
 Table = dict[str, Any]
-_SECRET_NAME = pattern(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL|COOKIE", re.IGNORECASE)
-_REFERENCE = pattern(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
-_BARE_VARIABLE = pattern(r"\$(?=[A-Za-z_])([A-Za-z_][A-Za-z0-9_]*)|\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_NOT_COPIED = frozenset({"sandbox", "network", "write"})
+"""Keys of buddy alone: in another program's file they would only widen."""
+_NOT_WORDS = pattern(r"\W+")
 _STRING = r'("(?:\\.|[^"\\\n])*")'
 _COMMENT = pattern(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = pattern(_STRING + r"|,(?=\s*[}\]])")
@@ -77,7 +88,8 @@ class Findings(msgspec.Struct):
         for entry in _texts(entries):
             rules = rules_of_claude({decision: [entry]}, "user", self.program)
             if rules.errors or not rules.rules:
-                self.leave_out(f"{decision} {entry}", "buddy has no rule that means the same")
+                what = f"an entry of {decision}, which may hold a key" if holds_key([entry]) else entry
+                self.leave_out(f"{decision} {what}", "buddy has no rule that means the same")
             for rule in rules.rules:
                 self.add_rule(rule, project, is_trusted=is_trusted)
 
@@ -87,8 +99,12 @@ class Findings(msgspec.Struct):
         is_wide = not (rule.argv or rule.path or rule.host or rule.tool.startswith("mcp:"))
         if allows and is_wide:
             self.leave_out(f"allow {rule.tool}", _TOO_WIDE.get(rule.tool, "it allows every call"))
-        elif redact(rule.shown) != rule.shown:
-            self.leave_out(rule.shown, "it holds a key, and keys are not copied")
+        elif holds_key([token for tokens in rule.argv for token in tokens] or [rule.path or rule.host]):
+            program = " ".join(rule.argv[0]) if rule.argv else ""
+            what = program if program and not holds_key([program]) else "a rule"
+            self.leave_out(
+                f"{rule.decision} {rule.tool}: {what} …", "it may hold a key, and keys are not copied"
+            )
         elif allows and not is_trusted:
             self.leave_out(rule.shown, "this folder is not trusted: start buddy here and type /trust")
         else:
@@ -100,24 +116,54 @@ class Findings(msgspec.Struct):
     def add_server(self, name: str, entry: Table) -> None:
         """Take an MCP server; secrets in it become references to variables."""
         variables: list[str] = []
-        taken = {key: value for key, value in entry.items() if value not in (None, "", [], {})}
-        for field in ("env", "headers"):
+        foreign = {*unknown_keys(entry), *_NOT_COPIED}
+        taken = {
+            key: value
+            for key, value in entry.items()
+            if key not in foreign and value not in (None, "", [], {})
+        }
+        for field in ("env", "headers", "http_headers"):
             if isinstance(table := taken.get(field), dict):
-                taken[field] = _references(cast(Table, table), name if field == "headers" else "", variables)
-        texts = [str(taken.get("command", "")), str(taken.get("url", "")), *map(str, taken.get("args", []))]
-        if any(redact(text) != text for text in texts) or _has_password(str(taken.get("url", ""))):
+                prefix = "" if field == "env" else name
+                taken[field] = _references(cast(Table, table), prefix, variables)
+        if reason := _reason_against(taken):
+            self.leave_out(f"MCP server {name}", reason)
+        else:
+            self.servers.append(ServerEntry(name, taken, tuple(dict.fromkeys(variables))))
+
+    def add_model(self, name: str, table: dict[str, str]) -> None:
+        """Take a profile, unless its address or its other values hold a key."""
+        key_variable = table.get("api_key_env")
+        if is_address_with_key(table.get("base_url", "")):
             self.leave_out(
-                f"MCP server {name}", "its command or address holds a key; add it with buddy mcp add"
+                f"model {name}", "its address may hold a key; add it to buddy.toml, then buddy login"
             )
-            return
-        self.servers.append(ServerEntry(name, taken, tuple(dict.fromkeys(variables))))
+        elif any(redact(value) != value for value in (name, *table.values())):
+            self.leave_out("a model", "it holds a key, and keys are not copied")
+        elif key_variable is not None and NAME().fullmatch(key_variable) is None:
+            self.leave_out(f"model {name}", "the variable of its key has no valid name")
+        else:
+            self.models.append(ModelEntry(name, table))
 
 
-def _has_password(address: str) -> bool:
-    try:
-        return urlsplit(address).password is not None
-    except ValueError:
-        return False
+def _reason_against(entry: Table) -> str:
+    """Return why a server cannot be taken over, "" if it can."""
+    args: object = entry.get("args", [])
+    if not isinstance(args, list):
+        return "its args are not a list"
+    command: object = entry.get("command", "")
+    words = [*texts_in(command), *map(str, cast("list[object]", args))]
+    addresses = [str(entry.get(key, "")) for key in ("url", "serverUrl", "httpUrl")]
+    if holds_key(words) or any(map(is_address_with_key, addresses)):
+        return "its command or address may hold a key; add it with buddy mcp add"
+    oauth: object = entry.get("oauth")
+    if isinstance(oauth, dict):
+        names = [name for name in map(str, cast(Table, oauth)) if "secret" in name.lower()]
+        if names:
+            return f"oauth.{names[0]} holds a key; add it with buddy mcp add"
+    if any(redact(text) != text for text in texts_in(entry)):
+        return "it holds a key; add it with buddy mcp add"
+    return ""
 
 
 def _texts(entries: object) -> list[str]:
@@ -130,12 +176,19 @@ def _references(table: Table, prefix: str, variables: list[str]) -> dict[str, st
     `variables`."""
     taken: dict[str, str] = {}
     for name, value in table.items():
-        text = _BARE_VARIABLE().sub(lambda found: f"${{{found[1] or found[2]}}}", str(value))
-        is_secret = _SECRET_NAME().search(name) is not None or redact(text) != text
-        if is_secret and text and not _REFERENCE().search(text):
+        text = as_reference(str(value))
+        if names_secret(name):
+            without = drop_defaults(text)
+            is_secret = is_literal(without)
+            if without != text and not is_secret:
+                variables.append(without[without.index("${") + 2 : without.index("}")])
+            text = without
+        else:
+            is_secret = redact(text) != text or is_address_with_key(text)
+        if is_secret:
             words = f"{prefix} {name}" if prefix else name
-            variable = re.sub(r"\W+", "_", words).upper() if prefix else name
-            scheme = "Bearer " if prefix and text.startswith("Bearer ") else ""
+            variable = _NOT_WORDS().sub("_", words).upper() if prefix else name
+            scheme = scheme_of(text) if prefix else ""
             variables.append(variable)
             text = f"{scheme}${{{variable}}}"
         taken[name] = text

@@ -15,7 +15,6 @@ import msgspec
 
 from buddy.extend.imports.findings import (
     Findings,
-    ModelEntry,
     Table,
     home_folder,
     parse_json,
@@ -62,7 +61,7 @@ def read_claude(place: Place) -> Findings:
     _add_claude_permissions(findings, own, "", is_trusted=True)
     model = own.get("model")
     if isinstance(model, str) and model.startswith("claude-"):
-        findings.models.append(ModelEntry("claude", {"model": f"anthropic/{model.partition('[')[0]}"}))
+        findings.add_model("claude", {"model": f"anthropic/{model.partition('[')[0]}"})
     elif model:
         findings.leave_out(
             f"model {model}", "a short name of Claude Code; buddy models claude lists full ones"
@@ -108,7 +107,7 @@ def read_codex(place: Place) -> Findings:
         model = chosen.get("model")
         if isinstance(model, str) and model:
             provider = str(chosen.get("model_provider") or table.get("model_provider") or "openai")
-            findings.models.append(_codex_model(name, model, provider, section(providers, provider)))
+            findings.add_model(name, _codex_model(model, provider, section(providers, provider)))
     for name, entry in section(table, "mcp_servers").items():
         server = section({name: entry}, name)
         if token := server.pop("bearer_token_env_var", ""):
@@ -139,13 +138,13 @@ def read_codex(place: Place) -> Findings:
     return findings
 
 
-def _codex_model(name: str, model: str, provider: str, server: Table) -> ModelEntry:
+def _codex_model(model: str, provider: str, server: Table) -> dict[str, str]:
     table = {"model": f"{provider}/{model}"}
     if url := server.get("base_url"):
         table = {"model": f"openai/{model}", "base_url": str(url)}
     if key := server.get("env_key"):
         table["api_key_env"] = str(key)
-    return ModelEntry(name, table)
+    return table
 
 
 _CODEX_DECISIONS: dict[str, Decision] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
@@ -207,7 +206,7 @@ def read_gemini(place: Place) -> Findings:
     model = own.get("model")
     name = section(own, "model").get("name") if isinstance(model, dict) else model
     if isinstance(name, str) and name:
-        findings.models.append(ModelEntry("gemini", {"model": f"gemini/{name}"}))
+        findings.add_model("gemini", {"model": f"gemini/{name}"})
     for server, entry in section(own, "mcpServers").items():
         findings.add_server(server, _gemini_server(section({server: entry}, server)))
     _add_gemini_tools(findings, own, "", is_trusted=True)
@@ -317,7 +316,7 @@ def _add_opencode_models(findings: Findings, table: Table) -> None:
             entry["api_key_env"] = key_text[5:].rstrip("}")
         elif key_text:
             findings.leave_out(f"the key of {provider}", f"keys are not copied: buddy login {profile}")
-        findings.models.append(ModelEntry(profile, entry))
+        findings.add_model(profile, entry)
 
 
 def _opencode_server(entry: Table) -> Table:
@@ -339,7 +338,7 @@ def read_aider(place: Place) -> Findings:
         name = table.get(key)
         if isinstance(name, str) and name:
             address = {"base_url": url} if url and name.startswith("openai/") else {}
-            findings.models.append(ModelEntry(profile, {"model": name, **address}))
+            findings.add_model(profile, {"model": name, **address})
     for key in table:
         if "key" in key:
             findings.leave_out(key, "keys are not copied: buddy login PROVIDER")

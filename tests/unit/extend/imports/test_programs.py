@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -19,6 +20,7 @@ from buddy.extend.imports.programs import (
     read_opencode,
 )
 
+WORD = "".join(("hunter2", "Real", "Abc123"))
 KEY = "-".join(("sk", "ant", "api03", "A1b2C3d4" * 5))
 
 
@@ -120,6 +122,41 @@ def test_servers_and_allowed_tools_of_claude_codes_own_file(place: Place) -> Non
         ({"env": {"TOKEN": "${MINE}"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
         ({"env": {"TOKEN": "$MINE"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
         ({"env": {"TOKEN": "{env:MINE}"}}, {"env": {"TOKEN": "${MINE}"}}, ()),
+        ({"env": {"API_KEY": f"${{API_KEY:-{WORD}}}"}}, {"env": {"API_KEY": "${API_KEY}"}}, ("API_KEY",)),
+        ({"env": {"API_KEY": f"{WORD}${{X}}"}}, {"env": {"API_KEY": "${API_KEY}"}}, ("API_KEY",)),
+        ({"env": {"API_KEY": f"${{A:-${{B:-{WORD}}}}}"}}, {"env": {"API_KEY": "${API_KEY}"}}, ("API_KEY",)),
+        ({"env": {"HOST": "${HOST:-localhost}"}}, {"env": {"HOST": "${HOST:-localhost}"}}, ()),
+        ({"env": {"DB_PASS": WORD}}, {"env": {"DB_PASS": "${DB_PASS}"}}, ("DB_PASS",)),
+        ({"env": {"PGPASS": WORD}}, {"env": {"PGPASS": "${PGPASS}"}}, ("PGPASS",)),
+        ({"env": {"PAT": WORD}}, {"env": {"PAT": "${PAT}"}}, ("PAT",)),
+        ({"env": {"GITHUB_PAT": WORD}}, {"env": {"GITHUB_PAT": "${GITHUB_PAT}"}}, ("GITHUB_PAT",)),
+        ({"env": {"MYSQL_PWD": WORD}}, {"env": {"MYSQL_PWD": "${MYSQL_PWD}"}}, ("MYSQL_PWD",)),
+        ({"env": {"SENTRY_DSN": WORD}}, {"env": {"SENTRY_DSN": "${SENTRY_DSN}"}}, ("SENTRY_DSN",)),
+        ({"env": {"DB": f"db://me:{WORD}@host/x"}}, {"env": {"DB": "${DB}"}}, ("DB",)),
+        ({"env": {"PATH": "/bin", "GIT_AUTHOR": "me"}}, {"env": {"PATH": "/bin", "GIT_AUTHOR": "me"}}, ()),
+        (
+            {"headers": {"X-Pass": WORD}},
+            {"headers": {"X-Pass": "${MY_SERVER_X_PASS}"}},
+            ("MY_SERVER_X_PASS",),
+        ),
+        (
+            {"http_headers": {"X-Pass": WORD}},
+            {"http_headers": {"X-Pass": "${MY_SERVER_X_PASS}"}},
+            ("MY_SERVER_X_PASS",),
+        ),
+        (
+            {"headers": {"Authorization": f"Bearer {WORD}${{X}}"}},
+            {"headers": {"Authorization": "Bearer ${MY_SERVER_AUTHORIZATION}"}},
+            ("MY_SERVER_AUTHORIZATION",),
+        ),
+        (
+            {"headers": {"Authorization": "Bearer ${MINE}"}},
+            {"headers": {"Authorization": "Bearer ${MINE}"}},
+            (),
+        ),
+        ({"sandbox": False, "network": True, "apiKey": WORD}, {}, ()),
+        ({"args": ["--port", "80", "--key-file=${F}", "--token", "${T}"]}, {"args": ANY}, ()),
+        ({"args": ["-y", "@auth/mcp:latest", "token-server:1.2", "auth"]}, {"args": ANY}, ()),
         (
             {"headers": {"Authorization": "Bearer abc"}},
             {"headers": {"Authorization": "Bearer ${MY_SERVER_AUTHORIZATION}"}},
@@ -148,6 +185,23 @@ def test_secrets_of_servers_become_references(
         {"command": "run", "args": ["--api-key", KEY]},
         {"type": "http", "url": f"https://example.org/mcp?key={KEY}"},
         {"type": "http", "url": "https://me:password@example.org/mcp"},
+        {"type": "http", "url": f"https://{WORD}@example.org/mcp"},
+        {"type": "http", "url": f"https://example.org/mcp?api-key={WORD}"},
+        {"type": "http", "url": f"https://example.org/mcp?api-key=${{X:-{WORD}}}"},
+        {"type": "http", "url": f"https://example.org/s/{WORD}{WORD}/mcp"},
+        {"command": "run", "args": ["--api-key", WORD]},
+        {"command": "run", "args": ["--apiToken", f"${{X:-{WORD}}}"]},
+        {"command": "run", "args": [f"--x-key={WORD}"]},
+        {"command": "run", "args": ["--db-pass", WORD, "--verbose"]},
+        {"command": "docker", "args": ["run", "-e", f"API_KEY={WORD}", "image"]},
+        {"command": "npx", "args": ["mcp-remote", "https://x.org", "--header", f"X-Api-Key:{WORD}"]},
+        {"command": "npx", "args": ["mcp-remote", "--header", f"Authorization: Bearer {WORD}"]},
+        {"command": "npx", "args": ["mcp-remote", f"--header=Authorization:{WORD}"]},
+        {"command": "sh", "args": ["-c", f"TOKEN={WORD} exec server"]},
+        {"command": f"TOKEN={WORD} server"},
+        {"command": "run", "args": [f"https://me:{WORD}@example.org"]},
+        {"type": "http", "url": "https://example.org", "oauth": {"clientId": "a", "clientSecret": WORD}},
+        {"command": "run", "description": KEY},
     ],
 )
 def test_a_server_with_a_key_in_its_words_is_left_out(entry: dict[str, Any]) -> None:
@@ -155,6 +209,62 @@ def test_a_server_with_a_key_in_its_words_is_left_out(entry: dict[str, Any]) -> 
     findings.add_server("s", entry)
     assert findings.servers == []
     assert left_out(findings) == ["MCP server s"]
+    assert WORD not in str(findings)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://me:{}@host/v1", "https://host/v1?api-key={}", "https://{}@host/v1"]
+)
+def test_an_address_of_a_model_with_a_key_is_left_out(place: Place, address: str) -> None:
+    url = address.format(WORD)
+    write(
+        home(place) / ".codex/config.toml",
+        f'model = "m"\nmodel_provider = "p"\n[model_providers.p]\nbase_url = "{url}"\n',
+    )
+    write(
+        home(place) / ".config/opencode/opencode.json",
+        {"model": "p/m", "provider": {"p": {"options": {"baseURL": url}}}},
+    )
+    write(home(place) / ".aider.conf.yml", f"model: openai/m\nopenai-api-base: {url}\n")
+    several = (read_codex(place), read_opencode(place), read_aider(place))
+    assert [findings.models for findings in several] == [[], [], []]
+    assert [len(findings.left_out) for findings in several] == [1, 1, 1]
+    assert WORD not in str(several)
+
+
+def test_a_key_in_the_place_of_a_variables_name_is_left_out(place: Place) -> None:
+    text = f'model = "m"\nmodel_provider = "p"\n[model_providers.p]\nenv_key = "{KEY}"\n'
+    write(home(place) / ".codex/config.toml", text)
+    findings = read_codex(place)
+    assert findings.models == []
+    assert KEY not in str(findings)
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "Bash(curl -H 'X-Api-Key: {}' https://example.org)",
+        "Bash(psql --password={} *)",
+        "Bash(PGPASSWORD={} psql:*)",
+        "Bash(TOKEN={} npm * build)",
+        "Teleport(token={})",
+    ],
+)
+def test_a_rule_with_a_key_in_its_words_is_left_out(place: Place, decision: str, entry: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {decision: [entry.format(WORD)]}})
+    findings = read_claude(place)
+    assert findings.rules == []
+    assert len(findings.left_out) == 1
+    assert WORD not in str(findings)
+
+
+@pytest.mark.parametrize(
+    "entry", ["Bash(npm run auth:test)", "Bash(gh auth token:*)", "Bash(git log --author me)"]
+)
+def test_words_that_only_look_like_names_of_keys_are_no_keys(place: Place, entry: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [entry]}})
+    assert len(read_claude(place).rules) == 1
 
 
 def test_codex_models_servers_and_rules(place: Place) -> None:
