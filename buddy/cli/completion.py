@@ -17,6 +17,7 @@ from buddy.app.stderr import tell
 from buddy.cli.arguments import CHOICES, COMMANDS, OPTIONS
 from buddy.config.settings import ConfigError
 from buddy.extend.manual import topics
+from buddy.headless.exit_codes import CONFIGURATION
 from buddy.safety.policy.decide import MODES
 
 SHELLS = ("bash", "zsh", "fish")
@@ -49,7 +50,7 @@ def completion(options: Options, environment: Mapping[str, str]) -> int:
                 sys.stdout.writelines(f"{name}\n" for name in _list_names(names, options, environment))
             except ConfigError as error:
                 tell(f"buddy: {error}\n")
-                return 4
+                return CONFIGURATION
         case _:
             wanted = shlex.join(options.words) or "nothing"
             raise UsageError(f"expected: buddy completion {'|'.join(SHELLS)}; found {wanted}")

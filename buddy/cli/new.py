@@ -26,8 +26,9 @@ from buddy.extend.scaffolds.templates import (
     parse_request,
     template_folders,
 )
-from buddy.extend.scaffolds.tools import EXECUTABLE, describe_project, describe_template
+from buddy.extend.scaffolds.tools import EXECUTABLE, describe_all, describe_project
 from buddy.headless.exit_codes import CONFIGURATION, FAILED, OK
+from buddy.safety.sanitise import visible
 
 _FILE = 0o644
 
@@ -39,12 +40,15 @@ def new_project(options: Options, environment: Mapping[str, str]) -> int:
     except ConfigError as error:
         tell(f"buddy: {error}\n")
         return CONFIGURATION
+    if options.cd:
+        raise UsageError("buddy new takes the folder as its second word, and no --cd")
     folders = template_folders(launch.where.config, launch.boundary.root, trusted=launch.trusted)
     scaffolds = Scaffolds(lambda: folders)
+    request = None
     try:
         request = parse_request(options.words)
         if not request.template:
-            sys.stdout.write(f"{list_templates(scaffolds)}\n\nbuddy new {REQUEST_WORDS}\n")
+            sys.stdout.write("\n".join((*describe_all(scaffolds), "", f"buddy new {REQUEST_WORDS}\n")))
             return OK
         template = scaffolds.template(request.template)
         if not request.directory:
@@ -56,10 +60,15 @@ def new_project(options: Options, environment: Mapping[str, str]) -> int:
         name = os.path.basename(directory)
         project = scaffolds.new_project(template.name, name, request.values, request.components)
     except TemplateError as error:
-        prompt = shlex.join(("new", *options.words))
-        raise UsageError(f"{error}. To send it as a prompt: buddy -- {prompt}") from error
+        is_known = request is not None and request.template in scaffolds.templates()
+        prompt = (
+            "" if is_known else f". To send it as a prompt: buddy -- {shlex.join(('new', *options.words))}"
+        )
+        raise UsageError(f"{error}{prompt}") from error
     if options.print or is_terminal:
-        sys.stdout.write("".join(f"  {os.path.join(request.directory, one.path)}\n" for one in project.files))
+        sys.stdout.write(
+            "".join(f"  {visible(os.path.join(request.directory, one.path))}\n" for one in project.files)
+        )
     if options.print or (is_terminal and _read_line("Create them? [Y/n] ").lower() not in ("", "y", "yes")):
         sys.stdout.write("nothing was written\n")
         return OK
@@ -71,12 +80,6 @@ def new_project(options: Options, environment: Mapping[str, str]) -> int:
         return FAILED
     sys.stdout.write(f"{describe_project(project, request.directory)}\n")
     return OK
-
-
-def list_templates(scaffolds: Scaffolds) -> str:
-    """Return all templates with their variables and components. Raises `TemplateError`."""
-    templates = scaffolds.templates().values()
-    return "\n".join(describe_template(one, list(scaffolds.fitting(one))) for one in templates)
 
 
 def _ask(scaffolds: Scaffolds, template: Template, request: ProjectRequest, directory: str) -> ProjectRequest:

@@ -22,13 +22,13 @@ SETTINGS = "buddy.toml"
 PLUGIN_FOLDER = ".buddyx/ext"
 HOOK_FILES = (".buddyx/hooks.json", ".claude/settings.json", ".claude/settings.local.json")
 """Settings files whose hooks are commands that buddy runs; nothing else of them is used."""
-SCRIPT_FOLDERS = (".buddyx/hooks", ".claude/hooks")
-"""Folders in which the scripts of hooks usually lie."""
+SCRIPT_FOLDERS = (".buddyx/hooks", ".claude/hooks", ".buddyx/templates")
+"""Folders in which the scripts of hooks usually lie, and the templates of new projects, whose files may be
+programs."""
 TEXT_FOLDERS = (
     *(".buddyx/skills", ".agents/skills", ".claude/skills"),
     *(".buddyx/commands", ".claude/commands", ".opencode/commands", ".opencode/command", ".gemini/commands"),
     *(".buddyx/agents", ".claude/agents", ".opencode/agents", ".opencode/agent"),
-    ".buddyx/templates",
 )
 """Folders with texts for the model. They run nothing by themselves, so trust asks about them once, and not
 again when a text changes."""

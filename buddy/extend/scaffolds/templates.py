@@ -7,11 +7,12 @@ ending), others are copied; names of files and folders may hold `{{ variables }}
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,12 +22,16 @@ from buddy.extend.system_prompt import template_path
 from buddy.safety.paths import read_regular
 from buddy.safety.sanitise import visible
 
+_T = TypeVar("_T")
 MAX_FILES = 500
 MAX_FILE_BYTES = 2_000_000
 MAX_VARIABLE_CHARS = 200
 RECORD = ".buddy-project.toml"
 """Keeps in a project what it was made from: a component that is added later is rendered with it."""
 _ENDING = ".jinja"
+_FILES = {"projects": "template.toml", "components": "component.toml"}
+_RESERVED = frozenset({".git", ".buddyx"})
+"""Folders whose files run or decide something: no template puts any there."""
 _NAME = pattern(r"[a-z0-9][a-z0-9-]{0,40}")
 
 
@@ -61,15 +66,17 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class Component(msgspec.Struct, frozen=True):
-    """A part that projects can have. `fits`: languages and templates; `packages` are its dependencies."""
+    """A part that projects can have. `fits`: languages and templates; `packages` are its dependencies and
+    `commands` come next, by language or template; `later` are those of a project that gets it afterwards."""
 
     name: str
     title: str
     description: str
     fits: tuple[str, ...]
     folder: str
-    packages: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    packages: dict[str, tuple[str, ...]] = {}
+    commands: dict[str, tuple[str, ...]] = {}
+    later: dict[str, tuple[str, ...]] = {}
 
 
 class NewFile(msgspec.Struct, frozen=True):
@@ -87,6 +94,8 @@ class NewProject(msgspec.Struct, frozen=True):
     files: tuple[NewFile, ...]
     commands: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    extends: bool = False
+    """It adds to a project that is there, whose record it changes."""
 
 
 class ProjectRecord(msgspec.Struct, frozen=True):
@@ -98,9 +107,10 @@ class ProjectRecord(msgspec.Struct, frozen=True):
 
 
 def template_folders(config: str, root: str, *, trusted: bool) -> tuple[str, ...]:
-    """Return the folders with templates: the person's, the project's while it is trusted, those that ship."""
+    """Return the folders with templates: the person's, those that ship, the project's while it is trusted. A
+    project's never takes the place of another of its name."""
     of_project = (os.path.join(root, ".buddyx", "templates"),) if trusted else ()
-    return os.path.join(config, "templates"), *of_project, os.path.dirname(template_path("projects"))
+    return os.path.join(config, "templates"), os.path.dirname(template_path("projects")), *of_project
 
 
 class ProjectRequest(msgspec.Struct, frozen=True):
@@ -135,12 +145,23 @@ class Scaffolds:
         self._folders = folders
 
     def templates(self) -> dict[str, Template]:
-        """Return all templates by name. Raises `TemplateError` for one that cannot be read."""
-        return {name: self._template(name, folder) for name, folder in self._found("projects")}
+        """Return all templates that can be used, by name."""
+        return _usable(self._found("projects"), self._template)
 
     def components(self) -> dict[str, Component]:
-        """Return all components by name. Raises `TemplateError` for one that cannot be read."""
-        return {name: self._component(name, folder) for name, folder in self._found("components")}
+        """Return all components that can be used, by name."""
+        return _usable(self._found("components"), self._component)
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each template and component that cannot be used."""
+        told: list[str] = []
+        for kind, load in (("projects", self._template), ("components", self._component)):
+            for name, folder in self._found(kind):
+                try:
+                    load(name, folder)
+                except TemplateError as error:
+                    told.append(f"{name} can't be used: {visible(str(error))}")
+        return told
 
     def template(self, name: str) -> Template:
         """Return a template. Raises `TemplateError` with the names there are."""
@@ -163,7 +184,8 @@ class Scaffolds:
             folder = os.path.join(above, kind)
             names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             for name in names:
-                if _NAME().fullmatch(name) and name not in seen:
+                is_one = os.path.lexists(os.path.join(folder, name, _FILES[kind]))
+                if is_one and _NAME().fullmatch(name) and name not in seen:
                     seen.add(name)
                     yield name, os.path.join(folder, name)
 
@@ -194,7 +216,9 @@ class Scaffolds:
         return NewProject(
             f"{template.title} in {directory}",
             tuple(files[path] for path in sorted(files)),
-            _render_commands((*template.commands, *(one for part in parts for one in part.commands)), known),
+            _render_commands(
+                (*template.commands, *(one for part in parts for one in _of(template, part.commands))), known
+            ),
         )
 
     def new_component(self, name: str, record: ProjectRecord) -> NewProject:
@@ -205,15 +229,40 @@ class Scaffolds:
             raise TemplateError(f"the project has the component {name} already (see {RECORD})")
         part = self._fitting_component(template, name)
         changed = msgspec.structs.replace(record, components=(*record.components, name))
-        known = {**record.variables, "components": list(changed.components)}
+        values = {name: value for name, value in record.variables.items() if name != "directory"}
+        known: dict[str, Any] = {
+            **fill_variables(template, record.variables.get("directory", ""), values),
+            "components": list(changed.components),
+        }
         files = [*_render_component(part, template, known), NewFile(RECORD, _record_text(changed))]
-        return NewProject(part.title, tuple(files), _render_commands(part.commands, known), part.packages)
+        commands = (*_of(template, part.later), *_of(template, part.commands))
+        return NewProject(
+            part.title,
+            tuple(files),
+            _render_commands(commands, known),
+            _of(template, part.packages),
+            extends=True,
+        )
 
     def _fitting_component(self, template: Template, name: str) -> Component:
-        fitting = self.fitting(template)
-        if name not in fitting:
-            raise TemplateError(_unknown(f"component of {template.name}", name, list(fitting)))
-        return fitting[name]
+        folder = dict(self._found("components")).get(name)
+        part = self._component(name, folder) if folder is not None else None
+        if part is None or not {template.name, template.language} & {*part.fits}:
+            raise TemplateError(_unknown(f"component of {template.name}", name, list(self.fitting(template))))
+        return part
+
+
+def _of(template: Template, by_name: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the entries for a template, or else for its language."""
+    return by_name.get(template.name, by_name.get(template.language, ()))
+
+
+def _usable(found: Iterator[tuple[str, str]], load: Callable[[str, str], _T]) -> dict[str, _T]:
+    usable: dict[str, _T] = {}
+    for name, folder in found:
+        with contextlib.suppress(TemplateError):
+            usable[name] = load(name, folder)
+    return usable
 
 
 def fill_variables(template: Template, directory: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -221,6 +270,8 @@ def fill_variables(template: Template, directory: str, values: Mapping[str, str]
     unknown = sorted(set(values) - set(template.variables))
     if unknown:
         raise TemplateError(_unknown(f"variable of {template.name}", unknown[0], list(template.variables)))
+    if not directory.isprintable() or "/" in directory or len(directory) > MAX_VARIABLE_CHARS:
+        raise TemplateError(f"expected the name of a folder, found {visible(directory)!r}")
     filled: dict[str, str] = {"directory": directory}
     for name, variable in template.variables.items():
         filled[name] = _check(name, variable, values.get(name) or _default(template, name, variable, filled))
@@ -240,7 +291,11 @@ def _check(name: str, variable: Variable, value: str) -> str:
         raise TemplateError(f"{name}: expected at most {MAX_VARIABLE_CHARS} printable characters")
     if variable.choices and value not in variable.choices:
         raise TemplateError(f"{name} is one of {', '.join(variable.choices)}; found {visible(value)!r}")
-    if variable.check and not re.fullmatch(variable.check, value):
+    try:
+        fits = not variable.check or re.fullmatch(variable.check, value) is not None
+    except re.error as error:
+        raise TemplateError(f"the check of {name} is no regular expression: {error}") from error
+    if not fits:
         hint = variable.hint or f"text like {variable.check}"
         raise TemplateError(f"{name} ({variable.about}): expected {hint}; found {visible(value)!r}")
     return value
@@ -275,11 +330,21 @@ def _read_table(path: str) -> dict[str, Any]:
     import tomllib  # imported here: a session that makes no project does not need it
 
     try:
-        return tomllib.loads(read_regular(path, MAX_FILE_BYTES).decode())
+        return tomllib.loads(_read_whole(path).decode())
+    except TemplateError:
+        raise
     except (OSError, ToolError) as error:
         raise TemplateError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     except ValueError as error:
         raise TemplateError(f"{path}: not valid TOML ({error})") from error
+
+
+def _read_whole(path: str) -> bytes:
+    """Return the bytes of a file of a template. Raises `TemplateError` for a large one."""
+    data = read_regular(path, MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise TemplateError(f"{path}: more than {MAX_FILE_BYTES:,} bytes")
+    return data
 
 
 def _convert(table: Mapping[str, Any], kind: type[Any], where: str) -> Any:
@@ -319,16 +384,20 @@ def _render_folder(folder: str, known: Mapping[str, Any]) -> Iterator[NewFile]:
 
 def _render_file(path: str, relative: str, known: Mapping[str, Any]) -> NewFile:
     try:
-        data = read_regular(path, MAX_FILE_BYTES)
+        data = _read_whole(path)
         is_executable = bool(os.stat(path).st_mode & stat.S_IXUSR)
+    except TemplateError:
+        raise
     except (OSError, ToolError) as error:
         raise TemplateError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     target = _render_text(relative.removesuffix(_ENDING), known, relative)
     parts = target.split("/")
-    if not all(parts) or {".", ".."} & {*parts} or "\0" in target:
+    if not all(parts) or {".", ".."} & {*parts} or not target.isprintable():
         raise TemplateError(
             f"{path}: its name becomes {visible(target)!r}, which is no path within the project"
         )
+    if own := _RESERVED & {part.casefold() for part in parts}:
+        raise TemplateError(f"{path}: a template cannot write into {min(own)}")
     if relative.endswith(_ENDING):
         data = _render_text(data.decode("utf-8", "replace"), known, path).encode()
     return NewFile(target, data, is_executable)
@@ -345,5 +414,8 @@ def _render_text(text: str, known: Mapping[str, Any], where: str) -> str:
         return environment.from_string(text).render(known)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(f"{where}, line {error.lineno}: {error.message}") from error
-    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
-        raise TemplateError(f"{where}: {error}") from error
+    except (
+        *(jinja2.TemplateError, ArithmeticError, AttributeError, LookupError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
+        raise TemplateError(f"{where}: {error or type(error).__name__}") from error

@@ -5,6 +5,7 @@ Their files go the way of every edit: shown with the approval, judged path by pa
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -16,14 +17,17 @@ from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, Survey, Tool, ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.extend.scaffolds.templates import RECORD, NewProject, Scaffolds, Template, read_record
 from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.sanitise import visible
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, preview
+from buddy.workspace.files.approved_versions import Approved
 
 EXECUTABLE = 0o755
 _Render = Callable[[Boundary, Any], NewProject]
 
 
 class _NewFilesPlanner:
-    """Plans the files of a project; only the record may be there already."""
+    """Plans the files of a project. None may be there already, but the record of one that gets a
+    component."""
 
     def __init__(self, project: NewProject, directory: str) -> None:
         self._project, self._directory = project, directory
@@ -37,7 +41,7 @@ class _NewFilesPlanner:
         changes: list[FileChange] = []
         for file, target in zip(self._project.files, targets, strict=True):
             before = loader(target)
-            if before is not None and file.path != RECORD:
+            if before is not None and not (file.path == RECORD and self._project.extends):
                 raise ToolError(f"{target.shown} exists; nothing is overwritten, and nothing was created")
             mode = EXECUTABLE if file.is_executable else None
             changes.append(FileChange(target, before, file.data, whole=True, mode=mode))
@@ -47,32 +51,49 @@ class _NewFilesPlanner:
 def describe_project(project: NewProject, directory: str) -> str:
     """Return the created files, and the commands that come next."""
     lines = [f"{project.title}: created {format_count(len(project.files), 'file')} in {directory}"]
-    lines += [f"  {file.path}" for file in project.files]
+    lines += [f"  {visible(file.path)}" for file in project.files]
     if project.packages:
         lines.append(f"Add to the project's dependencies: {', '.join(project.packages)}")
     if project.commands:
-        lines += [f"Next, in {directory}:", *(f"  {command}" for command in project.commands)]
+        lines += [f"Next, in {directory}:", *(f"  {visible(command)}" for command in project.commands)]
     return "\n".join(lines)
 
 
 async def create_files(ctx: ToolContext, name: str, project: NewProject, directory: str) -> ToolResult:
-    """Create the files of a project as one change, which one undo takes back. Raises `ToolError`."""
+    """Create the files of a project as one change, which one undo takes back. Raises `ToolError`, also where
+    the templates or the record now give a file that the call was not judged with."""
     planner = _NewFilesPlanner(project, directory)
+    ctx.service(Approved).demand_judged(ctx.call_id, planner.paths)
     text, diff = await change_files(ctx, name, planner.paths, planner)
     return ToolResult(text, diff)
+
+
+async def create_for_person(ctx: ToolContext, project: NewProject, directory: str) -> ToolResult:
+    """Create the files of a project that the person asked for. Raises `ToolError`."""
+    planner = _NewFilesPlanner(project, directory)
+    await asyncio.to_thread(preview, ctx, planner.paths, planner)
+    return await create_files(ctx, "new-project", project, directory)
 
 
 def describe_template(template: Template, components: Sequence[str]) -> str:
     """Return a template in three lines: what it is, its variables, its components."""
     variables = ", ".join(f"{name} ({one.about})" for name, one in template.variables.items())
     chosen = f"; by default {', '.join(template.chosen)}" if template.chosen else ""
-    return "\n".join(
-        (
-            f"{template.name}: {template.title}. {template.description}",
-            f"  variables, each with a default: {variables or 'none'}",
-            f"  components: {', '.join(components) or 'none'}{chosen}",
-        )
+    lines = (
+        f"{template.name}: {template.title}. {template.description}",
+        f"  variables, each with a default: {variables or 'none'}",
+        f"  components: {', '.join(components) or 'none'}{chosen}",
     )
+    return "\n".join(map(visible, lines))
+
+
+def describe_all(scaffolds: Scaffolds) -> list[str]:
+    """Return every template in three lines, then what cannot be used."""
+    templates = scaffolds.templates().values()
+    return [
+        *(describe_template(one, list(scaffolds.fitting(one))) for one in templates),
+        *scaffolds.problems(),
+    ]
 
 
 def scaffold_tools(scaffolds: Scaffolds) -> tuple[Tool, ...]:
@@ -90,10 +111,7 @@ def scaffold_tools(scaffolds: Scaffolds) -> tuple[Tool, ...]:
 
     def survey(render: _Render) -> Callable[[Boundary, Any], Survey]:
         def look(boundary: Boundary, arguments: Any) -> Survey:
-            try:
-                project = render(boundary, arguments)
-            except ToolError:
-                return Survey()  # the call fails with the same error
+            project = render(boundary, arguments)
             return Survey(writes=tuple(_NewFilesPlanner(project, arguments.directory).paths))
 
         return look
@@ -111,10 +129,7 @@ def scaffold_tools(scaffolds: Scaffolds) -> tuple[Tool, ...]:
     @tool(risk="low", access=no_access)
     def list_templates() -> str:
         """List the templates of projects that create_project can use, with their variables and components."""
-        return "\n".join(
-            describe_template(template, list(scaffolds.fitting(template)))
-            for template in scaffolds.templates().values()
-        )
+        return "\n".join(describe_all(scaffolds))
 
     @tool(risk="low", access=no_access)
     def list_components(
@@ -123,7 +138,7 @@ def scaffold_tools(scaffolds: Scaffolds) -> tuple[Tool, ...]:
         """List the components that add_component can add to a project (tests, CI, a Dockerfile, …)."""
         components = scaffolds.fitting(scaffolds.template(template)) if template else scaffolds.components()
         return "\n".join(
-            f"{one.name}: {one.title}. {one.description} Fits: {', '.join(one.fits)}"
+            visible(f"{one.name}: {one.title}. {one.description} Fits: {', '.join(one.fits)}")
             for one in components.values()
         )
 

@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.config.settings import Settings
 from buddy.extend.scaffolds.templates import REQUEST_WORDS, parse_request
-from buddy.extend.scaffolds.tools import create_files, describe_template
+from buddy.extend.scaffolds.tools import create_for_person, describe_all
 from buddy.extend.system_prompt import read_template, render_template
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
@@ -95,8 +95,7 @@ async def new_project(context: Context, argument: str) -> None:
     try:
         request = parse_request(shlex.split(argument))
         if not request.template:
-            templates = await asyncio.to_thread(scaffolds.templates)
-            lines = [describe_template(one, list(scaffolds.fitting(one))) for one in templates.values()]
+            lines = await asyncio.to_thread(describe_all, scaffolds)
             context.screen.print(PlainText("\n".join((*lines, f"/new-project {REQUEST_WORDS}"))))
             return
         if not request.directory:
@@ -109,7 +108,7 @@ async def new_project(context: Context, argument: str) -> None:
         call_id = f"new-project {request.directory} {new_id()}"
         services = task.services.services
         tool_context = ToolContext(task.task_id, call_id, lambda _text: None, asyncio.Event(), services)
-        result = await create_files(tool_context, "new-project", project, request.directory)
+        result = await create_for_person(tool_context, project, request.directory)
     except (ToolError, ValueError) as error:
         raise CommandError(str(error)) from error
     context.screen.print(PlainText(result.text))

@@ -7,7 +7,7 @@ write a link can be swapped or the file can change, and then nothing is written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, locate
@@ -88,6 +88,15 @@ class Approved:
     def only_reads(self, call_id: str) -> bool:
         """Tell whether this call's command was judged to change nothing."""
         return bool(self.environment(call_id))
+
+    def demand_judged(self, call_id: str, paths: Iterable[str]) -> None:
+        """Raise `ToolError` where the call would touch a path it was not judged with."""
+        judged = self._calls.get(call_id, {})
+        if missing := [path for path in paths if path not in judged]:
+            raise ToolError(
+                f"this call would write {missing[0]}, which was not part of it when it was judged: something "
+                "it reads has changed since. Nothing was written; make the call again."
+            )
 
     def check_path(self, call_id: str, given: str, real: str) -> None:
         """Raise `ToolError` when the path leads elsewhere now."""

@@ -101,14 +101,28 @@ async def test_without_an_approval_nothing_is_created(tmp_path: Path) -> None:
     assert not (program.repo / "tool").exists()
 
 
+async def test_a_foreign_record_is_not_overwritten_by_a_new_project(tmp_path: Path) -> None:
+    program = Program(tmp_path, "http://127.0.0.1:9")
+    (program.repo / "tool").mkdir()
+    (program.repo / "tool/.buddy-project.toml").write_text("mine")
+    ran = await program.run("new", "python-package", "tool")
+    assert (ran.code, (program.repo / "tool/.buddy-project.toml").read_text()) == (1, "mine")
+    async with FakeLLM(lambda _asked: next(replies)) as server:
+        program.url = server.url
+        program.configure({})
+        replies = iter([reply(call("create_project", **CREATE)), reply("no")])
+        await program.run("exec", "--permission-mode", "edit", "make it")
+    assert files(program.repo / "tool") == {".buddy-project.toml"}
+
+
 async def test_protected_files_of_a_template_ask_in_mode_edit(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: next(replies)) as server:
         program = Program(tmp_path, server.url)
         program.files(a__txt="x")
         folder = program.config / "templates/projects/sly"
-        (folder / "files/.git/hooks").mkdir(parents=True)
+        (folder / "files/.vscode").mkdir(parents=True)
         (folder / "template.toml").write_text('title = "x"\ndescription = "y"\nlanguage = "none"\n')
-        (folder / "files/.git/hooks/pre-commit").write_text("#!/bin/sh\n")
+        (folder / "files/.vscode/settings.json").write_text("{}")
         replies = iter(
             [
                 reply(call("search_tools", query="create_project")),
@@ -118,7 +132,7 @@ async def test_protected_files_of_a_template_ask_in_mode_edit(tmp_path: Path) ->
         )
         ran = await program.run("exec", "--permission-mode", "edit", "make it")
     assert ran.code == 3
-    assert not (program.repo / ".git/hooks/pre-commit").exists()
+    assert not (program.repo / ".vscode").exists()
 
 
 async def test_new_project_and_undo_at_the_prompt(tmp_path: Path) -> None:

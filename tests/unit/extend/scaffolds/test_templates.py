@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from buddy.extend.scaffolds.templates import (
     RECORD,
@@ -122,6 +123,8 @@ def test_a_component_that_is_added_later_has_the_same_files_as_from_the_start(tm
             "expected lower case letters, digits and hyphens",
         ),
         ("python-package", "my.thing", {}, None, "name of the distribution.*found 'my.thing'"),
+        ("python-package", "class", {}, None, "no word of Python's; found 'class'"),
+        ("python-package", "a\x1bb", {"name": "x"}, None, "name of a folder"),
         ("python-package", "xy", {"description": 'a "b"'}, None, "without quotes"),
         ("python-package", "xy", {"description": "a\nb"}, None, "printable"),
         ("python-package", "xy", {"package": "../../evil"}, None, "name to import"),
@@ -141,11 +144,19 @@ def test_wrong_requests_say_what_was_expected(
     [
         ("title = ", {}, "not valid TOML"),
         ('title = "x"', {}, "missing required field"),
-        (None, {}, "can't be read"),
+        (None, {}, "no template 'mine'"),
         ("", {"a.jinja": "{{ missing }}"}, "'missing' is undefined"),
         ("", {"a.jinja": "line\n{% if %}"}, "a.jinja, line 2"),
         ("", {"{{ missing }}.txt": ""}, "'missing' is undefined"),
         ("", {"{{ '../' }}x": ""}, "no path within the project"),
+        ("", {"a{{ '\\x1b' }}": ""}, "no path within the project"),
+        ("", {".git/hooks/pre-commit": ""}, "cannot write into .git"),
+        ("", {"a/{{ '.GIT' }}/config": ""}, "cannot write into .git"),
+        ("", {".buddyx/ext/x.py": ""}, "cannot write into .buddyx"),
+        ("", {"a.jinja": "{{ '{0}'.format() }}"}, "a.jinja: "),
+        ("", {"a.jinja": "{{ '%(x)s' | format(y=1) }}"}, "a.jinja: "),
+        ("", {"a": "x" * 2_000_001}, "more than 2,000,000 bytes"),
+        ('variables = {x = {about = "an x", default = "c", check = "["}}', {}, "no regular expression"),
         ("", {"a.jinja": "{{ ''.__class__.__mro__[1].__subclasses__() }}"}, "unsafe|undefined"),
         ("", {"a.jinja": "{{ 1 / 0 }}"}, "division by zero"),
         ("", {"a.jinja": "{% include '/etc/passwd' %}"}, "no loader"),
@@ -183,7 +194,7 @@ def test_links_in_a_template_are_refused(tmp_path: Path) -> None:
 def test_a_name_of_the_person_goes_before_the_projects_and_the_shipped_one(tmp_path: Path) -> None:
     own, root = tmp_path / "config", tmp_path / "work"
     for above, title in ((own / "templates", "mine"), (root / ".buddyx/templates", "theirs")):
-        for name in ("python-package", f"only-{title}"):
+        for name in ("python-package", *(("static-page",) if title == "theirs" else ()), f"only-{title}"):
             (above / "projects" / name).mkdir(parents=True)
             text = f'title = "{title}"\ndescription = ""\nlanguage = "none"\n'
             (above / "projects" / name / "template.toml").write_text(text)
@@ -193,6 +204,7 @@ def test_a_name_of_the_person_goes_before_the_projects_and_the_shipped_one(tmp_p
         return {name: one.title for name, one in Scaffolds(lambda: folders).templates().items()}
 
     assert titles(trusted=True)["python-package"] == "mine"
+    assert titles(trusted=True)["static-page"] == "Static page"
     assert "only-theirs" in titles(trusted=True)
     assert "only-theirs" not in titles(trusted=False)
 
@@ -214,3 +226,52 @@ def test_a_project_without_a_record_gets_no_component(tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text("template = 3")
     with pytest.raises(TemplateError, match="Expected `str`"):
         read_record(str(tmp_path))
+
+
+def test_a_name_of_one_letter_is_a_name() -> None:
+    assert SHIPPED.new_project("python-package", "x", {}, None).files
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"package": "t\nimport os; os.system('id') #"},
+        {"package": "a/b; import os \x1b[31m"},
+        {"directory": "../x"},
+        {"unknown": "x"},
+    ],
+)
+def test_a_record_of_somebody_else_is_checked_like_an_answer(tmp_path: Path, values: dict[str, str]) -> None:
+    folder = written(SHIPPED.new_project("fastapi-service", "shop", {}, ["tests"]), tmp_path)
+    record = read_record(str(folder))
+    with pytest.raises(TemplateError):
+        SHIPPED.new_component("database", replace(record, variables={**record.variables, **values}))
+    partial = SHIPPED.new_component("database", replace(record, variables={"directory": "shop"}))
+    assert "src/shop/database.py" in {file.path for file in partial.files}
+
+
+def test_a_broken_template_is_named_and_stops_no_other(tmp_path: Path) -> None:
+    for name, text in (
+        ("broken", "title = "),
+        ("good", 'title = "t"\ndescription = ""\nlanguage = "none"\n'),
+    ):
+        (tmp_path / "projects" / name).mkdir(parents=True)
+        (tmp_path / "projects" / name / "template.toml").write_text(text)
+    (tmp_path / "projects" / "empty").mkdir()
+    (tmp_path / "components" / "wip").mkdir(parents=True)
+    (tmp_path / "components" / "odd").mkdir()
+    (tmp_path / "components" / "odd" / "component.toml").write_text("fits = 3")
+    scaffolds = Scaffolds(lambda: (str(tmp_path),))
+    assert list(scaffolds.templates()) == ["good"]
+    assert scaffolds.new_project("good", "x", {}, None).files
+    assert [problem.split(" ")[0] for problem in scaffolds.problems()] == ["broken", "odd"]
+
+
+def test_tests_added_later_name_their_packages_and_the_command_that_runs_them(tmp_path: Path) -> None:
+    folder = written(SHIPPED.new_project("typescript-package", "x", {}, []), tmp_path)
+    added = SHIPPED.new_component("tests", read_record(str(folder)))
+    assert added.commands[-1] == "npm test"
+    folder = written(SHIPPED.new_project("fastapi-service", "shop", {}, []), tmp_path / "shop")
+    added = SHIPPED.new_component("tests", read_record(str(folder)))
+    assert "httpx" in added.packages[0]
+    assert added.commands[-1] == ".venv/bin/python -m pytest"
