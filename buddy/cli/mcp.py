@@ -121,7 +121,7 @@ class _McpCommand:
         for key in unknown_keys(entry):
             tell(f"buddy: {visible(key)} is a key buddy does not know; it is written and has no effect\n")
         file.add(name, entry)
-        _say(f"added {visible(name)} to {file.path} ({one_line(definition.summary(), 200)})")
+        _say(f"added {visible(name)} to {file.path} ({definition.summary(200)})")
         if scope == "project":
             _say(f"everybody who works on the project approves it once: /mcp trust {visible(name)}")
         shadow = known_servers(self._launch, self._loaded.settings, self._options).servers.get(name)
@@ -174,7 +174,7 @@ class _McpCommand:
         for server in known.servers.values():
             definition = server.definition
             notes = [note for note in (self._state(server), visible(definition.source)) if note]
-            _say(f"{visible(definition.name)}: {one_line(definition.summary(), 160)} · {' · '.join(notes)}")
+            _say(f"{visible(definition.name)}: {definition.summary(160)} · {' · '.join(notes)}")
         for definition in known.hidden:
             _say(
                 f"{visible(definition.name)} of {visible(definition.source)} is not used: yours has that name"

@@ -5,6 +5,7 @@ the scripts a digest covers."""
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +17,7 @@ import msgspec
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import is_beneath, read_regular
-from buddy.safety.sanitise import visible
+from buddy.safety.sanitise import one_line, visible
 from buddy.safety.url_guard import canonical_host
 
 Kind = Literal["stdio", "http", "sse", "channel"]
@@ -33,6 +34,13 @@ MAX_SCRIPT_BYTES = 5_000_000
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9])?")
 _HEADER_NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PLAIN_WORD = pattern(r"""[^\s,;"'()]+""")
+_LOADS_CODE = pattern(
+    r"PATH|ENV|BASH_ENV|SHELLOPTS|IFS|_JAVA_OPTIONS|(?:LD|DYLD)_.*|PYTHON.*|PERL5.*|RUBY.*|GIT_SSH(?:_COMMAND)?|.*_OPTIONS|.*_OPTS"
+    r"|.*PATH|.*PRELOAD"
+)
+"""Variables that choose the programs and libraries a server runs: their values are shown for an approval."""
+SHORTEST_COMMAND = 40
 _TYPES: Mapping[str, Kind] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -107,19 +115,37 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False
     oauth: OAuthClient = OAuthClient()
 
-    def summary(self) -> str:
-        """Return the definition in one line, as it stands in the file: variables show their names."""
+    def summary(self, limit: int = 0) -> str:
+        """Return the definition in one line, as it stands in the file: variables show their names. The risks
+        come first and are never cut; with a `limit`, the command line or address is cut to fit it."""
         if self.kind == "channel":
             return "provided by the program"
-        if self.kind != "stdio":
-            return visible("; ".join((f"{self.kind} {_shown_url(self.url)}", *self._header_notes())))
-        words = " ".join((self.command, *self.args))
-        notes = [f"environment {', '.join(sorted(self.env))}"] if self.env else []
-        notes += ["outside the sandbox"] if not self.sandbox else []
-        return visible("; ".join((words, *notes)))
+        if self.kind == "stdio":
+            words = " ".join((self.command, *self.args))
+        else:
+            words = f"{self.kind} {_shown_url(self.url)}"
+        risks, words = visible("".join(f"{risk}; " for risk in self.risks())), visible(words)
+        return risks + (one_line(words, max(limit - len(risks), SHORTEST_COMMAND)) if limit else words)
 
-    def _header_notes(self) -> list[str]:
-        return [f"headers {', '.join(sorted(self.headers))}"] if self.headers else []
+    def risks(self) -> tuple[str, ...]:
+        """Return the rights the definition takes and the things it is handed, the gravest first."""
+        env = [
+            f"{_quote(name)}={_quote(self.env[name])}" if _LOADS_CODE().fullmatch(name) else _quote(name)
+            for name in sorted(self.env)
+        ]
+        is_stdio = self.kind == "stdio"
+        return (
+            *(["outside the sandbox"] if is_stdio and not self.sandbox else []),
+            *([f"may write {', '.join(map(_quote, self.write))}"] if is_stdio and self.write else []),
+            *([f"starts in {_quote(self.cwd)}"] if is_stdio and self.cwd else []),
+            *([f"reads {', '.join(reads)}"] if (reads := self.variables()) else []),
+            *([f"environment {', '.join(env)}"] if is_stdio and env else []),
+            *(
+                [f"headers {', '.join(map(_quote, sorted(self.headers)))}"]
+                if not is_stdio and self.headers
+                else []
+            ),
+        )
 
     def variables(self) -> tuple[str, ...]:
         """Return the names of environment variables that the definition reads."""
@@ -286,6 +312,11 @@ def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
         ):
             raise DefinitionError(f"{name}: expected text for {visible(str(key)[:40])!r}")
     return {key: str(text) for key, text in table.items()}
+
+
+def _quote(word: str) -> str:
+    """Return a word of a definition so that it ends where it seems to end."""
+    return word if _PLAIN_WORD().fullmatch(word) else json.dumps(word, ensure_ascii=False)
 
 
 def _shown_url(url: str) -> str:

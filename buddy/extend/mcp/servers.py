@@ -167,7 +167,7 @@ class McpServers:
             )
             notes.append(
                 f"MCP server {visible(server.name)} of {_place(server.definition)} "
-                f"({one_line(server.definition.summary(), 160)}) "
+                f"({server.definition.summary(160)}) "
                 f"{changed}: /mcp trust {visible(server.name)} starts it"
             )
         if len(waiting) > 8:

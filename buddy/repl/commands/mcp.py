@@ -65,7 +65,7 @@ def _rows(servers: SessionServers) -> list[str]:
     rows = [
         f"{visible(one.name)}: {one.state_words}"
         f"{f', {_counts(servers, one)}' if one.state == 'ready' else ''}"
-        f" · {one_line(one.definition.summary(), 120)}"
+        f" · {one.definition.summary(120)}"
         f"{'' if one.state == 'ready' else f'{chr(10)}  {one.advice}'}"
         for one in servers.servers.values()
     ]

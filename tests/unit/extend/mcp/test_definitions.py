@@ -15,3 +15,42 @@ from buddy.extend.mcp.definitions import read_server
 def test_the_host_of_an_address_is_shown_as_it_is_looked_up(host: str, shown: str) -> None:
     server = read_server("web", {"type": "http", "url": f"https://{host}/mcp"}, "user", "mcp.json")
     assert server.summary() == shown
+
+
+def test_the_line_a_person_approves_begins_with_the_risks_and_cuts_only_the_command() -> None:
+    entry = {
+        "command": "npx",
+        "args": ["-y", "x" * 300],
+        "env": {"TOKEN": "${GITHUB_TOKEN}", "LD_PRELOAD": "./evil.so", "SECRET": "hidden"},
+        "cwd": "/",
+        "write": ["~/", "/etc"],
+        "sandbox": False,
+    }
+    shown = read_server("s", entry, "project", ".mcp.json").summary(120)
+    risks = (
+        "outside the sandbox; may write ~/, /etc; starts in /; reads GITHUB_TOKEN; "
+        "environment LD_PRELOAD=./evil.so, SECRET, TOKEN; "
+    )
+    assert shown.startswith(f"{risks}npx -y xxx")
+    assert len(shown) <= len(risks) + 40
+    assert shown.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        ({"command": "npx"}, "npx"),
+        ({"command": "sh", "sandbox": False}, "outside the sandbox; sh"),
+        ({"command": "evil", "cwd": "a; npx good"}, 'starts in "a; npx good"; evil'),
+        ({"command": "evil", "write": ["/etc, none"]}, 'may write "/etc, none"; evil'),
+        ({"command": "evil", "env": {"A; npx good": ""}}, 'environment "A; npx good"; evil'),
+        ({"command": "evil", "cwd": "a\n\x1b[2J"}, 'starts in "a\\n\\u001b[2J"; evil'),
+        ({"command": "s", "env": {"NODE_OPTIONS": ""}}, 'environment NODE_OPTIONS=""; s'),
+        ({"command": "s", "cwd": "${HOME}"}, "starts in ${HOME}; reads HOME; s"),
+        ({"url": "https://h/mcp", "headers": {"A": "${K}"}}, "reads K; headers A; http https://h/mcp"),
+    ],
+)
+def test_no_word_of_a_definition_passes_for_another_part_of_the_line(
+    entry: dict[str, object], shown: str
+) -> None:
+    assert read_server("s", entry, "project", ".mcp.json").summary(120) == shown
