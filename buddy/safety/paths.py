@@ -50,16 +50,16 @@ def make_private_folders(path: str) -> None:
 
 
 @contextmanager
-def hold_file_lock(path: str) -> Generator[None]:
+def hold_file_lock(path: str, *, wait: bool = True) -> Generator[None]:
     """Hold a lock file, made with its folder where it is missing, while other programs of the same person
     wait. A file beside the one it guards, because replacing that would drop a lock held on it. Raises
-    `OSError`."""
+    `OSError`; without `wait` that is `BlockingIOError` while another program holds it."""
     import fcntl  # here: importing must work on Windows too, which has none
 
     make_private_folders(os.path.dirname(path))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)

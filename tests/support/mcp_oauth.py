@@ -15,14 +15,24 @@ from tests.support.mcp_remote import Request, honest, http
 from tests.support.stream_server import stream_server
 
 
+class HeldAnswer:
+    """An answer that is held back: `is_ready` is set when the request has come, `go` lets it out."""
+
+    def __init__(self) -> None:
+        self.is_ready = asyncio.Event()
+        self.go = asyncio.Event()
+
+
 class LoginServer:
-    """Both servers on one port. `answers` replaces the answer to a path; `expires_in` is that of tokens;
-    `refused` is the challenge that goes with a refusal of the token; `open` are methods that need none."""
+    """Both servers on one port. `answers` replaces the answer to a path, `held` holds it back; `expires_in`
+    is that of tokens; `refused` is the challenge that goes with a refusal of the token; `open` are methods
+    that need none."""
 
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[Request] = []
         self.answers: dict[str, bytes] = {}
+        self.held: dict[str, HeldAnswer] = {}
         self.metadata: dict[str, Any] = {}
         self.expires_in = 3600
         self.tokens = 0
@@ -117,7 +127,11 @@ async def login_server() -> AsyncIterator[LoginServer]:
             lengths = [line[15:] for line in head.split("\r\n") if line.lower().startswith("content-length:")]
             request = Request(head, await reader.readexactly(int(lengths[0]) if lengths else 0))
             server.requests.append(request)
-            writer.write(server.answer(request))
+            answer = server.answer(request)
+            if held := server.held.get(urlsplit(request.path).path):
+                held.is_ready.set()
+                await held.go.wait()
+            writer.write(answer)
             await writer.drain()
 
     async with stream_server(serve) as port:

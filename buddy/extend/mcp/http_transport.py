@@ -10,10 +10,10 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
+import anyio
 import httpx2
 import msgspec
 
@@ -78,13 +78,18 @@ class SessionTransport(httpx2.AsyncBaseTransport):
             case _:  # the end of the session
                 try:
                     async with asyncio.timeout(CLOSING_S):
-                        return await self._send(request)
-                except (TimeoutError, ProviderError, LoginNeededError, ChannelClosed):
+                        return await self._send_last(request)
+                except (TimeoutError, ProviderError):
                     return httpx2.Response(200, request=request)
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        await self._requests.aclose()
+        """Close every connection, once a renewal of the login has ended."""
+        with anyio.CancelScope(shield=True):  # the library closes an old connection while it is cancelled
+            try:
+                if self._login is not None:
+                    await self._login.finish(TOKEN_S)
+            finally:
+                await self._requests.aclose()
 
     # -- messages to the server ----------------------------------------------------------------------------
 
@@ -231,22 +236,32 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         """Send with the saved login, if there is one."""
         if self._login is None:
             return await self._requests.send(request)
-        flow = self._login.async_auth_flow(request)
-        answer: httpx2.Response | None = None
-        async with aclosing(flow), AsyncExitStack() as unless_answered:
-            outgoing = await anext(flow)
-            while True:
-                if outgoing is not request:
-                    response = await self._renew(outgoing)
-                else:
-                    await unless_answered.aclose()
-                    response = answer = await self._requests.send(request)
-                    unless_answered.push_async_callback(answer.aclose)
-                try:
-                    outgoing = await flow.asend(response)
-                except StopAsyncIteration:
-                    unless_answered.pop_all()
-                    return answer or response
+        token = await self._login.token(self._renew)
+        response = await self._send_with(token, request)
+        if response.status_code != 401 or not token:
+            return response
+        try:
+            other = await self._login.token(self._renew, refused=token)
+            if other in ("", token):
+                return response
+        except BaseException:
+            await response.aclose()
+            raise
+        await response.aclose()
+        return await self._send_with(other, request)
+
+    async def _send_last(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the end of the session. No login is renewed for that: there is no time to."""
+        if self._login is None:
+            return await self._requests.send(request)
+        if not (token := self._login.good_token()):
+            return httpx2.Response(200, request=request)
+        return await self._send_with(token, request)
+
+    async def _send_with(self, token: str, request: httpx2.Request) -> httpx2.Response:
+        if token:
+            request.headers["authorization"] = f"Bearer {token}"
+        return await self._requests.send(request)
 
     async def _renew(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request for a new token."""

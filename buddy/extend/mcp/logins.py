@@ -4,17 +4,16 @@ data folder that only its owner can read or write."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import make_private_folders, read_regular, replace_file
+from buddy.safety.paths import hold_file_lock, read_regular, replace_file
 
 FILE_NAME = "mcp-credentials.json"
 MAX_FILE_BYTES = 5_000_000
@@ -68,6 +67,32 @@ class Logins:
         with self._lock():
             self._write({**self._read(), _key(name, login.url): login})
 
+    def update(self, name: str, url: str, change: Callable[[Login], Login]) -> Login | None:
+        """Change a login as it is now and return it. Nothing is done where there is none: the person logged
+        out."""
+        with self._lock():
+            login = self.find(name, url)
+            if login is None:
+                return None
+            changed = change(login)
+            if changed != login:
+                self._write({**self._read(), _key(name, url): changed})
+            return changed
+
+    @contextlib.contextmanager
+    def renewal(self, name: str, url: str) -> Generator[bool]:
+        """Hold the right to renew a login. The value is False while another holder has it."""
+        place = hashlib.sha256(_key(name, url).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        with contextlib.ExitStack() as stack:
+            is_held = True
+            try:
+                stack.enter_context(hold_file_lock(f"{self._path}.{place}.lock", wait=False))
+            except BlockingIOError:
+                is_held = False
+            except OSError as error:
+                raise LoginsError(f"{self._path} could not be locked ({error.strerror})") from error
+            yield is_held
+
     def remove(self, name: str, url: str) -> bool:
         """Forget a login, and tell whether there was one."""
         if self.find(name, url) is None:
@@ -106,17 +131,12 @@ class Logins:
     @contextlib.contextmanager
     def _lock(self) -> Generator[None]:
         """Wait for other programs of the same person that change the file."""
-        try:
-            make_private_folders(os.path.dirname(self._path))
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(f"{self._path}.lock", flags, 0o600)
-        except OSError as error:
-            raise LoginsError(f"{self._path} could not be locked ({error.strerror})") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(hold_file_lock(f"{self._path}.lock"))
+            except OSError as error:
+                raise LoginsError(f"{self._path} could not be locked ({error.strerror})") from error
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _key(name: str, url: str) -> str:

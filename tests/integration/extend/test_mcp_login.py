@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.extend.mcp.definitions import read_server
+from buddy.extend.mcp.http_requests import HttpRequests
+from buddy.extend.mcp.http_transport import SessionTransport
 from buddy.extend.mcp.login import LoginFailedError, LoginPage, log_in
 from buddy.extend.mcp.logins import FILE_NAME, Login, Logins, LoginsError
-from tests.support.mcp_oauth import LoginServer, login_server
+from buddy.extend.mcp.stored_login import StoredLogin
+from tests.support.mcp_oauth import HeldAnswer, LoginServer, login_server
 from tests.support.mcp_remote import connecting, http
 
 
@@ -129,6 +133,132 @@ async def test_an_authorization_server_that_is_down_ends_no_login(tmp_path: Path
             with pytest.raises(ToolError, match=r"could not be renewed: 127\.0\.0\.1 answered HTTP 503"):
                 await client.call(text="a")
             assert client.server.state != "login"
+
+
+def sending(folder: Path, login: Login) -> SessionTransport:
+    """Return the requests of one session that has read its login."""
+    stored = StoredLogin(Logins(str(folder)), "plain", login, time.time)
+    return SessionTransport(
+        "plain", "http", HttpRequests({}), lambda _error: None, has_credentials=False, login=stored
+    )
+
+
+def asking(server: LoginServer) -> httpx2.Request:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    return httpx2.Request("POST", server.server, json=message)
+
+
+async def expired_login(server: LoginServer, folder: Path) -> Login:
+    """Save and return a login whose token is over."""
+    server.expires_in = 0
+    login = await login_at(server, Person(server))
+    Logins(str(folder)).save("plain", login)
+    server.expires_in = 3600
+    return login
+
+
+def token_in(folder: Path, server: LoginServer) -> str:
+    login = Logins(str(folder)).find("plain", server.server)
+    return login.tokens["access_token"] if login is not None else ""
+
+
+def renewals(server: LoginServer) -> int:
+    return sum(b"grant_type=refresh_token" in request.body for request in server.said("/token"))
+
+
+async def test_a_login_that_was_removed_is_neither_used_nor_made_again(tmp_path: Path) -> None:
+    async with login_server() as server:
+        transport = sending(tmp_path, await expired_login(server, tmp_path))
+        assert Logins(str(tmp_path)).remove("plain", server.server)
+        answer = await transport.handle_async_request(asking(server))
+        assert "its login is over" in (await answer.aread()).decode()
+        assert renewals(server) == 0
+        assert token_in(tmp_path, server) == ""
+        await transport.aclose()
+
+
+async def test_a_login_removed_during_its_renewal_stays_removed(tmp_path: Path) -> None:
+    async with login_server() as server:
+        transport = sending(tmp_path, await expired_login(server, tmp_path))
+        held = server.held["/token"] = HeldAnswer()
+        sent = asyncio.create_task(transport.handle_async_request(asking(server)))
+        await held.is_ready.wait()
+        Logins(str(tmp_path)).remove("plain", server.server)
+        held.go.set()
+        assert "its login is over" in (await (await sent).aread()).decode()
+        assert token_in(tmp_path, server) == ""
+        await transport.aclose()
+
+
+async def test_a_login_made_during_a_renewal_stays(tmp_path: Path) -> None:
+    async with login_server() as server:
+        login = await expired_login(server, tmp_path)
+        transport = sending(tmp_path, login)
+        held = server.held["/token"] = HeldAnswer()
+        sent = asyncio.create_task(transport.handle_async_request(asking(server)))
+        await held.is_ready.wait()
+        server.valid = "token-9"
+        new = msgspec.structs.replace(login, tokens={"access_token": "token-9"}, expires_at=0)
+        Logins(str(tmp_path)).save("plain", new)
+        held.go.set()
+        assert (await sent).status_code == 200
+        assert server.said("/mcp")[-1].headers["authorization"] == "Bearer token-9"
+        assert token_in(tmp_path, server) == "token-9"
+        await transport.aclose()
+
+
+async def test_rights_a_server_wants_replace_no_token_another_program_saved(tmp_path: Path) -> None:
+    async with login_server() as server:
+        login = await login_at(server, Person(server))
+        logins = Logins(str(tmp_path))
+        logins.save("plain", login)
+        transport = sending(tmp_path, login)
+        logins.save("plain", msgspec.structs.replace(login, tokens={"access_token": "token-9"}))
+        server.refused = 'Bearer error="insufficient_scope", scope="write"'
+        await transport.handle_async_request(asking(server))
+        saved = logins.find("plain", server.server)
+        assert saved is not None
+        assert (saved.tokens, saved.wanted_scope) == ({"access_token": "token-9"}, "write")
+        await transport.aclose()
+
+
+async def test_two_programs_renew_a_login_once(tmp_path: Path) -> None:
+    async with login_server() as server:
+        login = await expired_login(server, tmp_path)
+        first, second = sending(tmp_path, login), sending(tmp_path, login)
+        held = server.held["/token"] = HeldAnswer()
+        sent = [asyncio.create_task(each.handle_async_request(asking(server))) for each in (first, second)]
+        await held.is_ready.wait()
+        held.go.set()
+        for answer in await asyncio.gather(*sent):
+            assert "login is over" not in (await answer.aread()).decode()
+        assert renewals(server) == 1
+        assert token_in(tmp_path, server) == "token-2"
+        await first.aclose()
+        await second.aclose()
+
+
+async def test_a_renewal_outlives_the_request_that_began_it(tmp_path: Path) -> None:
+    async with login_server() as server:
+        transport = sending(tmp_path, await expired_login(server, tmp_path))
+        held = server.held["/token"] = HeldAnswer()
+        sent = asyncio.create_task(transport.handle_async_request(asking(server)))
+        await held.is_ready.wait()
+        sent.cancel()
+        await asyncio.wait({sent})
+        held.go.set()
+        await transport.aclose()
+        assert token_in(tmp_path, server) == "token-2"
+
+
+async def test_the_end_of_a_session_renews_no_login(tmp_path: Path) -> None:
+    async with login_server() as server:
+        transport = sending(tmp_path, await expired_login(server, tmp_path))
+        before = len(server.requests)
+        end = httpx2.Request("DELETE", server.server, headers={"mcp-session-id": "a"})
+        assert (await transport.handle_async_request(end)).status_code == 200
+        await transport.aclose()
+        assert len(server.requests) == before
 
 
 async def failing(server: LoginServer, person: Person | None = None, **more: Any) -> str:
