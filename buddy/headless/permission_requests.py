@@ -108,8 +108,6 @@ class PermissionRequests:
             allowed, words, arguments = read_answer(answer, values)
         except (ProgramGoneError, RequestRefusedError, InputError) as error:
             answer, allowed, words, arguments = {}, False, f"the program gave no permission: {error}", ""
-        if allowed:
-            self._apply(answer.get("updatedPermissions"))
         try:
             board.inbox.answer(
                 event.request_id,
@@ -119,7 +117,10 @@ class PermissionRequests:
                 arguments=arguments,
             )
         except AnswerRefused:
-            pass  # answered or withdrawn meanwhile, perhaps by the rules that came with this answer
+            return  # answered or withdrawn meanwhile
+        # Only now: the updates may decide this very request, and its changed arguments would be lost.
+        if allowed:
+            self._apply(answer.get("updatedPermissions"))
         if not allowed and answer.get("interrupt") is True:
             self._interrupt()
 

@@ -164,6 +164,44 @@ async def test_updates_of_permissions_are_applied_all_or_none(tmp_path: Path) ->
     assert not (program.repo / "b.txt").exists()
 
 
+EDITS_UPDATE = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+
+
+@pytest.mark.parametrize("updates", [EDITS_UPDATE, None], ids=["setMode", "buddy's own suggestions"])
+async def test_a_changed_input_counts_beside_updated_permissions(tmp_path: Path, updates: Any) -> None:
+    async with FakeLLM([WRITE, WRITE, reply("Done.")]) as server:
+        program = Program(tmp_path, server.url)
+        async with driving(program, *ASKS) as driver:
+            driver.send(said("write"))
+            asked = await driver.asked("can_use_tool")
+            changed = {"file_path": "b.txt", "content": "two\n"}
+            permissions = updates or asked["request"]["permission_suggestions"]
+            driver.answer(asked, behavior="allow", updatedInput=changed, updatedPermissions=permissions)
+            await driver.result()
+            code = await driver.end()
+    again = [one for one in driver.seen if one["type"] == "control_request"]
+    assert "a.txt" not in result_of(server, 1)
+    assert (program.repo / "b.txt").read_text() == "two\n"
+    assert (program.repo / "a.txt").read_text() == "one\n"  # the second call, which the updates allow
+    assert (code, len(again)) == (0, 1)
+
+
+async def test_rules_of_an_answer_judge_its_changed_input(tmp_path: Path) -> None:
+    rules = [{"toolName": "Write", "ruleContent": "b.txt"}]
+    deny = [{"type": "addRules", "rules": rules, "behavior": "deny", "destination": "session"}]
+    async with FakeLLM([WRITE, reply("No.")]) as server:
+        program = Program(tmp_path, server.url)
+        async with driving(program, *ASKS) as driver:
+            driver.send(said("write"))
+            changed = {"file_path": "b.txt", "content": "two\n"}
+            asked = await driver.asked("can_use_tool")
+            driver.answer(asked, behavior="allow", updatedInput=changed, updatedPermissions=deny)
+            await driver.result()
+            await driver.end()
+    assert not (program.repo / "a.txt").exists()
+    assert not (program.repo / "b.txt").exists()
+
+
 async def test_a_question_of_the_model_is_answered_by_the_program(tmp_path: Path) -> None:
     question = {"question": "Which colour?", "options": [{"label": "red"}, {"label": "blue"}]}
     async with FakeLLM([reply(call("ask_user", questions=[question])), reply("Blue it is.")]) as server:
