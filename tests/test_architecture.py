@@ -348,6 +348,8 @@ BORDERS = {
     "llm/litellm_lane/loader.py LitellmLibrary._preload": "as above, for the request that needs it",
     "extend/plugins/isolation.py run_code.run": "an extension: code of the person's own",
     "extend/plugins/isolation.py contain.run_safely": "an extension: a tool of the person's own",
+    "headless/permission_requests.py PermissionRequests._ask": "an approval: a dead answerer denies",
+    "headless/permission_requests.py PermissionRequests._ask_question": "as above, of a question",
     "headless/structured.py AnswerSchema.check": "a schema: a reference fails in a package of the library",
     "extend/hooks/dispatcher.py Hooks._run": "a hook: callbacks are code of the driving program",
     "extend/mcp/library.py _run": "a package: its import fails in whoever awaits it",

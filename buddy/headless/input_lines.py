@@ -8,6 +8,7 @@ import os
 import threading
 from typing import Any, cast
 
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Image
 
 MAX_LINE_BYTES = 32_000_000
@@ -17,6 +18,8 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 Lines = asyncio.Queue[bytes | EOFError | None]
 """Lines in their order; None stands for one that was too long, EOFError for the end."""
+
+_SURROGATE = pattern(r"\\u[dD][89a-fA-F]")
 
 
 class InputError(Exception):
@@ -81,13 +84,19 @@ def read_lines(descriptor: int, loop: asyncio.AbstractEventLoop) -> Lines:
 
 
 def parse_line(line: bytes | None) -> dict[str, Any]:
-    """Return the object of a line, {} for an empty one. Raises `InputError`."""
+    """Return the object of a line, {} for an empty one. Half a character (a surrogate alone), which no file
+    or request can hold, is replaced by U+FFFD. Raises `InputError`."""
     if line is None:
         raise InputError(f"expected a line of at most {MAX_LINE_BYTES:,} bytes; it was left out")
     if not line.strip():
         return {}
     try:
-        return as_object(json.loads(line))
+        text = line.decode("utf-8-sig")
+        data: Any = json.loads(text)
+        if _SURROGATE().search(text):
+            halves = json.dumps(data, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+            data = json.loads(halves.decode("utf-16-le", "replace"))
+        return as_object(data)
     except (ValueError, RecursionError) as error:
         raise InputError("expected one JSON object a line") from error
 

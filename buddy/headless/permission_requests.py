@@ -17,7 +17,7 @@ from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolError
 from buddy.app.session import Session
 from buddy.extend.tool_names import claude_names
-from buddy.headless.control import ControlChannel, ProgramGoneError, RequestRefusedError
+from buddy.headless.control import ControlChannel
 from buddy.headless.input_lines import InputError, as_object
 from buddy.safety.policy.approval_text import missing_approval
 from buddy.safety.policy.decide import mode_by_name
@@ -26,7 +26,7 @@ from buddy.safety.policy.rules_loading import rules_of_claude
 from buddy.safety.policy.session import Policy
 from buddy.tasks.approvals import AnswerRefused, OpenRequest
 from buddy.tasks.hook_points import call_fields
-from buddy.tools.ask_user import OpenQuestion, Unanswered
+from buddy.tools.ask_user import OpenQuestion
 
 MAX_REASON_CHARS = 2_000
 MAX_UPDATES = 100
@@ -91,22 +91,22 @@ class PermissionRequests:
         tool = board.parts.tools.get(event.call.name)
         if waiting is None or tool is None:
             return  # answered meanwhile
-        name, values = describe_call(tool, event.call.arguments)
-        request = {
-            "subtype": "can_use_tool",
-            "tool_name": name,
-            "input": values,
-            "permission_suggestions": self._suggestions(waiting),
-            "blocked_path": None,
-            "decision_reason": event.reason,
-            "description": event.reason,
-            "tool_use_id": event.call.id,
-            "agent_id": str(task_id) if board.task(task_id).parent else None,
-        }
         try:
+            name, values = describe_call(tool, event.call.arguments)
+            request = {
+                "subtype": "can_use_tool",
+                "tool_name": name,
+                "input": values,
+                "permission_suggestions": self._suggestions(waiting),
+                "blocked_path": None,
+                "decision_reason": event.reason,
+                "description": event.reason,
+                "tool_use_id": event.call.id,
+                "agent_id": str(task_id) if board.task(task_id).parent else None,
+            }
             answer = await self._channel.ask(request)
             allowed, words, arguments = read_answer(answer, values)
-        except (ProgramGoneError, RequestRefusedError, InputError) as error:
+        except Exception as error:  # noqa: BLE001 - a call that nobody answers waits for ever
             answer, allowed, words, arguments = {}, False, f"the program gave no permission: {error}", ""
         try:
             board.inbox.answer(
@@ -175,7 +175,7 @@ class PermissionRequests:
             if answer.get("behavior") != "allow" or not isinstance(words, str) or not words.strip():
                 raise InputError("no answer")
             questions.answer(f"{question.number} {words}")
-        except (ProgramGoneError, RequestRefusedError, InputError, Unanswered):
+        except Exception:  # noqa: BLE001 - as above
             questions.withdraw(question.task_id)
 
 

@@ -59,6 +59,9 @@ class ProgramChannel:
             size = len(msgspec.json.encode(message))
             self._guard.check_size(size)
             admitted = self._guard.admit(message, size)
+        except (ValueError, OverflowError, RecursionError) as error:
+            self._break(ChannelClosed(f"the server sent a message that is no JSON: {error}"))
+            return
         except ChannelClosed as error:
             self._break(error)
             return

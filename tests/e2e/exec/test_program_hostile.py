@@ -38,6 +38,7 @@ def is_error(one: Object) -> bool:
         b"[" * 200_000,
         b'{"a":' * 50_000,
         b"NaN",
+        b'{"type": "user", "message": {"role": "user", "content": "\xed\xa0\xbd"}}',
     ],
 )
 async def test_a_bad_line_costs_only_itself(tmp_path: Path, line: bytes) -> None:
@@ -88,6 +89,24 @@ async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:
             await driver.result()
             assert await driver.end() == 0
     assert not (program.repo / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [("a\ud83d", "a\ufffd"), ("\udc00\ud83d!", "\ufffd\ufffd!"), ("\ud83d😀\\ud83d", "\ufffd😀\\ud83d")],
+    ids=["first half", "wrong order", "beside a whole one"],
+)
+async def test_half_a_character_is_replaced(tmp_path: Path, content: str, written: str) -> None:
+    changed = {"file_path": "b.txt", "content": content}
+    async with FakeLLM([WRITE, reply("Done.")]) as server:
+        program = Program(tmp_path, server.url)
+        async with driving(program, *ASKS) as driver:
+            driver.send(said(f"write {content}"))
+            driver.answer(await driver.asked("can_use_tool"), behavior="allow", updatedInput=changed)
+            await driver.result()
+            assert await driver.end() == 0
+    assert (program.repo / "b.txt").read_text() == written
+    assert repr(f"write {written}")[1:-1] in str(server.requests[0].json)
 
 
 async def test_an_answer_to_another_request_approves_nothing(tmp_path: Path) -> None:
