@@ -12,6 +12,7 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
+from buddy.extend.imports.breadth import reason_too_wide
 from buddy.extend.imports.keys import (
     NAME,
     as_reference,
@@ -38,12 +39,6 @@ _NOT_WORDS = pattern(r"\W+")
 _STRING = r'("(?:\\.|[^"\\\n])*")'
 _COMMENT = pattern(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = pattern(_STRING + r"|,(?=\s*[}\]])")
-_TOO_WIDE = {
-    "shell": "it allows every command; mode auto runs commands in the sandbox unasked",
-    "edit": "it allows every edit; that is mode edit",
-    "read": "reads in the workspace need no rule",
-    "fetch": "it allows every address",
-}
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -96,15 +91,15 @@ class Findings(msgspec.Struct):
     def add_rule(self, rule: Rule, project: str, *, is_trusted: bool) -> None:
         """Take a rule, for one project ("" for all), unless it would allow too much."""
         allows = rule.decision == "allow"
-        is_wide = not (rule.argv or rule.path or rule.host or rule.tool.startswith("mcp:"))
-        if allows and is_wide:
-            self.leave_out(f"allow {rule.tool}", _TOO_WIDE.get(rule.tool, "it allows every call"))
-        elif holds_key([token for tokens in rule.argv for token in tokens] or [rule.path or rule.host]):
+        if holds_key([token for tokens in rule.argv for token in tokens] or [rule.path or rule.host]):
             program = " ".join(rule.argv[0]) if rule.argv else ""
             what = program if program and not holds_key([program]) else "a rule"
             self.leave_out(
                 f"{rule.decision} {rule.tool}: {what} …", "it may hold a key, and keys are not copied"
             )
+        elif allows and (reason := reason_too_wide(rule)):
+            is_all = not (rule.argv or rule.path or rule.host)
+            self.leave_out(f"allow {rule.tool}" if is_all else rule.shown, reason)
         elif allows and not is_trusted:
             self.leave_out(rule.shown, "this folder is not trusted: start buddy here and type /trust")
         else:
@@ -116,6 +111,14 @@ class Findings(msgspec.Struct):
     def add_server(self, name: str, entry: Table) -> None:
         """Take an MCP server; secrets in it become references to variables."""
         variables: list[str] = []
+        limits = [key for key in sorted(entry) if _limits_tools(key, entry[key])]
+        if limits:
+            self.leave_out(
+                f"MCP server {name}",
+                f"{', '.join(limits)} would be lost, and with it a limit of its tools; "
+                "add it with buddy mcp add, and rules that deny the others",
+            )
+            return
         foreign = {*unknown_keys(entry), *_NOT_COPIED}
         taken = {
             key: value
@@ -144,6 +147,15 @@ class Findings(msgspec.Struct):
             self.leave_out(f"model {name}", "the variable of its key has no valid name")
         else:
             self.models.append(ModelEntry(name, table))
+
+
+def _limits_tools(key: str, value: object) -> bool:
+    """Tell whether a key of a server keeps some of its tools from the model. An empty list of those that are
+    switched on is a limit as well."""
+    name = key.lower().replace("_", "")
+    if name in ("enabledtools", "includetools", "allowedtools", "tools"):
+        return value is not None
+    return name in ("disabledtools", "excludetools", "deniedtools") and bool(value)
 
 
 def _reason_against(entry: Table) -> str:

@@ -77,8 +77,10 @@ def read_claude(place: Place) -> Findings:
     state = "CLAUDE_CONFIG_DIR" in place.environment
     memory = read_table(os.path.join(folder if state else place.home, ".claude.json"), findings, parse_json)
     here = section(memory, "projects", place.root)
-    for name, entry in {**section(memory, "mcpServers"), **section(here, "mcpServers")}.items():
+    for name, entry in section(memory, "mcpServers").items():
         findings.add_server(name, section({name: entry}, name))
+    for name in section(here, "mcpServers"):
+        findings.leave_out(f"MCP server {name}", "only of this project: buddy mcp add-json -s local")
     findings.add_entries("allow", here.get("allowedTools"), place.root, is_trusted=True)
     for name in ("settings.json", "settings.local.json"):
         path = os.path.join(place.root, ".claude", name)
@@ -113,14 +115,6 @@ def read_codex(place: Place) -> Findings:
         if token := server.pop("bearer_token_env_var", ""):
             headers = section(server, "http_headers")
             server["http_headers"] = {**headers, "Authorization": f"Bearer ${{{token}}}"}
-        for key in (
-            "startup_timeout_sec",
-            "startup_timeout_ms",
-            "env_vars",
-            "enabled_tools",
-            "disabled_tools",
-        ):
-            server.pop(key, None)
         if "http_headers" in server:
             server["headers"] = server.pop("http_headers")
         findings.add_server(name, server)
@@ -220,9 +214,8 @@ def read_gemini(place: Place) -> Findings:
 
 
 def _gemini_server(entry: Table) -> Table:
-    taken = {
-        key: value for key, value in entry.items() if key in ("command", "args", "env", "cwd", "headers")
-    }
+    keys = ("command", "args", "env", "cwd", "headers", "includeTools", "excludeTools")
+    taken = {key: value for key, value in entry.items() if key in keys}
     if address := entry.get("httpUrl"):
         taken |= {"type": "http", "url": address}
     elif address := entry.get("url"):
@@ -269,6 +262,10 @@ def read_opencode(place: Place) -> Findings:
         _add_opencode_permissions(findings, own, "", is_trusted=True)
         _leave_out_agents(findings, own)
         _add_opencode_models(findings, own)
+        if own.get("tools"):
+            findings.leave_out(
+                "tools", "[tools] disabled in buddy.toml switches tools off, deny rules those of servers"
+            )
         for server, entry in section(own, "mcp").items():
             findings.add_server(server, _opencode_server(section({server: entry}, server)))
     for name in ("opencode.json", "opencode.jsonc"):

@@ -85,6 +85,59 @@ def test_what_would_allow_everything_or_holds_a_key_is_left_out(place: Place, en
     assert KEY not in str(findings)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("Edit(/**)", "Edit(**/*)", "Edit(//**)", "Edit(~/**)", "Edit(*.*)", "Edit(./**)", "Edit(../**)"),
+        *("Read(//**)", "Read(~/*)", "WebFetch(domain:*.*)", "WebFetch(domain:*.com)"),
+        *("Bash(bash:*)", "Bash(bash -c:*)", "Bash(/bin/sh -lc *)", "Bash(zsh:*)", "Bash(env:*)"),
+        *("Bash(env -i A=1:*)", "Bash(xargs -n 1:*)", "Bash(sudo:*)", "Bash(sudo -u root:*)"),
+        *("Bash(sudo bash -c:*)", "Bash(nohup:*)", "Bash(time:*)", "Bash(nice -n 5:*)"),
+        *("Bash(timeout 30s:*)", "Bash(timeout -s KILL 5 sh:*)", "Bash(python -c:*)", "Bash(python3.12:*)"),
+        *("Bash(node -e:*)", "Bash(A=1:*)", "Bash(eval:*)", "Bash(npx -y:*)", "Bash(command env:*)"),
+    ],
+)
+def test_an_allowing_rule_that_lets_anything_follow_is_left_out(place: Place, entry: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [entry]}})
+    findings = read_claude(place)
+    assert findings.rules == []
+    assert len(findings.left_out) == 1
+    assert findings.left_out[0].why
+    write(home(place) / ".claude/settings.json", {"permissions": {"deny": [entry]}})
+    assert len(read_claude(place).rules) == 1
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("Edit(src/**)", "Edit(*.py)", "Read(//etc/hosts)", "WebFetch(domain:*.example.com)"),
+        *("WebFetch(domain:127.0.0.1)", "Bash(bash run.sh:*)", "Bash(python -m pytest:*)"),
+        *("Bash(sudo -u me psql:*)", "Bash(time make:*)", "Bash(npx prettier:*)", "Bash(env)"),
+        *("Bash(timeout 30 make:*)", "Bash(python -u run.py:*)"),
+    ],
+)
+def test_an_allowing_rule_with_a_limit_is_taken(place: Place, entry: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [entry]}})
+    assert len(read_claude(place).rules) == 1
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        *({"enabled_tools": ["a"]}, {"enabled_tools": []}, {"disabled_tools": ["a"]}),
+        *({"includeTools": ["a"]}, {"excludeTools": ["a"]}),
+    ],
+)
+def test_a_server_with_a_limit_of_its_tools_is_left_out(place: Place, limit: dict[str, list[str]]) -> None:
+    ((name, tools),) = limit.items()
+    text = f'[mcp_servers.s]\ncommand = "run"\n{name} = {json.dumps(tools)}\n'
+    write(home(place) / ".codex/config.toml", text)
+    write(home(place) / ".gemini/settings.json", {"mcpServers": {"s": {"command": "run", **limit}}})
+    program = read_gemini(place) if name.endswith("Tools") else read_codex(place)
+    assert program.servers == []
+    assert name in program.left_out[0].why
+
+
 def test_a_project_gives_rules_for_itself_and_its_allowing_ones_wait_for_trust(place: Place) -> None:
     write(
         Path(place.root) / ".claude/settings.json",
@@ -109,7 +162,9 @@ def test_servers_and_allowed_tools_of_claude_codes_own_file(place: Place) -> Non
     servers = {"github": {"type": "http", "url": "https://api.example.org/mcp"}}
     write(home(place) / ".claude.json", {"mcpServers": servers, "projects": {place.root: local}})
     findings = read_claude(place)
-    assert {one.name: one.entry for one in findings.servers} == {**servers, "local": {"command": "here"}}
+    assert {one.name: one.entry for one in findings.servers} == servers
+    assert left_out(findings) == ["MCP server local"]
+    assert "buddy mcp add-json -s local" in findings.left_out[0].why
     assert rules(findings) == [f"allow shell: make *, in {place.root}"]
 
 
