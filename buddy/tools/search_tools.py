@@ -8,8 +8,9 @@ declared from then on. That changes the beginning of the prompt, so nothing else
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -28,9 +29,45 @@ MAX_LISTED = 40
 MAX_QUERY_CHARS = 400
 _MCP = "mcp:"
 _WORD = pattern(r"[^\W_]+")
-_SMALL_WORDS = frozenset(
-    {"a", "an", "and", "for", "from", "how", "in", "into", "is", "it", "of", "on", "or", "the", "to", "with"}
-)
+_NAME_SIGN = pattern(r"_|[a-z0-9][A-Z]")
+"""In a piece of a query: it is a name, not a word."""
+# fmt: off
+_SMALL_WORDS = frozenset((
+    "a", "an", "and", "any", "are", "at", "be", "by", "can", "do", "does", "for", "from", "how", "i",
+    "in", "into", "is", "it", "its", "me", "my", "need", "of", "on", "one", "or", "our", "please",
+    "see", "some", "that", "the", "there", "these", "this", "to", "tool", "tools", "use", "want",
+    "what", "which", "with",
+))
+# fmt: on
+_RELATED = {
+    "histori": ("log",),
+    "internet": ("web",),
+    "onlin": ("web",),
+    "websit": ("web", "page"),
+    "download": ("fetch",),
+    "link": ("url",),
+    "directori": ("folder",),
+    "kil": ("stop", "end"),
+    "terminat": ("stop", "end"),
+    "cancel": ("stop", "end"),
+    "proces": ("job",),
+    "undo": ("stash", "checkout"),
+    "sav": ("commit",),
+    "upload": ("push",),
+    "publish": ("push",),
+    "scaffold": ("template", "project"),
+    "user": ("person",),
+    "keyboard": ("keys",),
+    "compar": ("diff",),
+    "input": ("text",),
+    "recent": ("newest",),
+    "program": ("job",),
+    "stag": ("add",),
+    "task": ("job",),
+    "todai": ("time",),
+    "clock": ("time",),
+}
+"""Words of questions, as stems, with the words of names and descriptions that mean the same."""
 
 
 @tool(risk="low", category="other", access=no_access, aliases=("ToolSearch", "tool_search"))
@@ -86,7 +123,8 @@ def _bound(
     async def run(_ctx: ToolContext, arguments: object) -> ToolResult:
         query = str(getattr(arguments, "query", ""))[:MAX_QUERY_CHARS]
         registry.defer(one for one in now() if registry.get(one.name) is None)
-        matches = find(query, (*registry.list_all(), *registry.deferred()))
+        known = (*registry.list_all(), *registry.deferred())
+        matches = find(query, known, [one for one in known if one.name not in core])
         loaded = [one for one in matches if registry.get(one.name) is not None and one.name != search.name]
         new = [one for one in matches if registry.get(one.name) is None]
         admitted = registry.admit(one.name for one in new[:MAX_FOUND])
@@ -94,6 +132,7 @@ def _bound(
             note(admitted)
         return _result(query, registry, admitted, loaded, new[MAX_FOUND:])
 
+    core = {search.name, *(one.name for one in registry.list_all())}
     own = [one.name for one in registry.deferred() if not one.source.startswith(_MCP)]
     servers = sorted({one.source[len(_MCP) :] for one in registry.deferred() if one.source.startswith(_MCP)})
     listed = ", ".join(own[:MAX_LISTED]) + (", …" if len(own) > MAX_LISTED else "")
@@ -102,18 +141,52 @@ def _bound(
     return replace(search, description=" ".join(pieces), run=run)
 
 
-def find(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools a query means: those it names, else those its words fit, best first."""
-    pieces = {piece.lower() for piece in _words_of(query)}
-    named = tuple(one for one in tools if pieces & {name.lower() for name in _names(one)})
-    if named:
-        return named
-    asked = " ".join(piece for piece in pieces if not piece.startswith("mcp__"))
-    words = {_stem(word) for word in _WORD().findall(asked) if word not in _SMALL_WORDS}
-    scores = [(_score(words, one), one) for one in tools]
-    best = max((score for score, _one in scores), default=0)
-    close = [(score, one) for score, one in scores if score and score * 2 >= best]
-    return tuple(one for _score, one in sorted(close, key=lambda pair: (-pair[0], pair[1].name)))
+def find(query: str, known: Sequence[Tool], searched: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools a query means: those of `known` that it names, else those of `searched` that its words
+    fit, best first."""
+    pieces = _names_in(query, known)
+    named = tuple(one for one in known if pieces & _lower_names(one))
+    return named or _best_matches(query, searched)
+
+
+def _names_in(query: str, known: Sequence[Tool]) -> set[str]:
+    """Return the pieces of a query that are meant as names. Many names and aliases are plain words (`search`,
+    `view`, `task`), which in a sentence are not names."""
+    names = {name for one in known for name in _lower_names(one)}
+    pieces = _words_of(query)
+    lower = {piece.lower() for piece in pieces}
+    explicit = {piece.lower() for piece in pieces if _NAME_SIGN().search(piece)}
+    listed = [part.strip("`\"' ").lower() for part in re.split(r"[,;\n]", query) if part.strip("`\"' ")]
+    if names.issuperset(listed) or (explicit and names >= lower):
+        return lower
+    return explicit
+
+
+def _best_matches(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools that the words of a query fit, best first. A word counts the more the fewer tools
+    have it: `git` and `file` say little."""
+    asked = " ".join(piece for piece in _words_of(query) if not piece.lower().startswith("mcp__"))
+    words = {_stem(word) for word in _split(asked) if word not in _SMALL_WORDS}
+    weights = {one.name: _weigh_words(one) for one in tools}
+    scores = dict.fromkeys(weights, 0.0)
+    for word in words:
+        same = {word, *map(_stem, _RELATED.get(word, ()))}
+        fits = {name: max(weight.get(other, 0) for other in same) for name, weight in weights.items()}
+        fits = {name: fit for name, fit in fits.items() if fit}
+        for name, fit in fits.items():
+            scores[name] += fit * math.log1p(len(tools) / len(fits))
+    best = max(scores.values(), default=0)
+    close = [one for one in tools if scores[one.name] and scores[one.name] * 2 >= best]
+    return tuple(sorted(close, key=lambda one: (-scores[one.name], one.name)))
+
+
+def _weigh_words(one: Tool) -> dict[str, int]:
+    """Return the words a tool is found by with their weight: those of its names count most, then those of
+    the first clause about it."""
+    first = re.split(r"[.:]\s", one.description, maxsplit=1)[0]
+    rest = f"{one.description} {' '.join(one.parameters.get('properties') or ())}"
+    names = " ".join((*_names(one), one.source.removeprefix(_MCP)))
+    return dict.fromkeys(_stems(rest), 1) | dict.fromkeys(_stems(first), 2) | dict.fromkeys(_stems(names), 4)
 
 
 def _words_of(query: str) -> list[str]:
@@ -131,24 +204,29 @@ def _names(one: Tool) -> tuple[str, ...]:
     return (one.name, *one.aliases, *one.name.split("__", 2)[2:])
 
 
-def _score(words: Collection[str], one: Tool) -> int:
-    names = _stems(" ".join((*_names(one), one.source.removeprefix(_MCP))))
-    about = _stems(one.description)
-    takes = _stems(" ".join(one.parameters.get("properties") or ()))
-    return sum(4 * (word in names) + 2 * (word in about) + (word in takes) for word in words)
+def _lower_names(one: Tool) -> set[str]:
+    return {name.lower() for name in _names(one)}
 
 
 def _stems(text: str) -> set[str]:
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ")
-    return {_stem(word) for word in _WORD().findall(spaced.lower())}
+    return {_stem(word) for word in _split(text)}
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of a text, in lower case. Names are taken apart."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+    return _WORD().findall(spaced.lower())
 
 
 def _stem(word: str) -> str:
     """Return a word without the endings that a question and a description differ in."""
     for ending in ("ing", "es", "s", "ed", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
+            word = word[: -len(ending)]
+            break
+    if len(word) > 3 and word[-1] == word[-2]:  # stopp(ing), committ(ed)
+        return word[:-1]
+    return f"{word[:-1]}i" if word.endswith("y") else word  # copy, copi(es)
 
 
 def _result(

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from buddy.agent.tool import Tool, ToolContext, ToolRegistry, tool
+from buddy.extend.scaffolds.templates import Scaffolds
+from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.tools.builtin import BUILTIN_TOOLS
-from buddy.tools.search_tools import declared_tokens, find, narrow, search_tools
+from buddy.tools.search_tools import declared_tokens, narrow, search_tools
 
 ALL = ToolRegistry(BUILTIN_TOOLS)
+EVERY = ToolRegistry((*BUILTIN_TOOLS, *scaffold_tools(Scaffolds(tuple))))
+"""With the tools for new projects, which the program adds."""
 CORE = ["apply_patch", "edit_file", "find_files", "grep", "read_file", "run_shell", "todo", "write_file"]
 
 
@@ -108,21 +112,87 @@ def test_the_next_turn_declares_what_was_loaded_in_the_same_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "first"),
+    ("words", "meant"),
     [
         ("search the internet", "web_search"),
+        ("search the web", "web_search"),
+        ("SEARCH THE WEB", "web_search"),
+        ("google an error message", "web_search"),
         ("fetch a web page", "web_fetch"),
+        ("read a website", "web_fetch"),
+        ("download a url", "web_fetch"),
+        ("view the git history", "git_log"),
+        ("git log", "git_log"),
+        ("list recent commits", "git_log"),
+        ("show what a commit changed", "git_show"),
+        ("show uncommitted changes", "git_diff"),
+        ("compare two branches", "git_diff"),
+        ("which files are changed", "git_status"),
+        ("stage files for a commit", "git_add"),
         ("commit changes", "git_commit"),
+        ("create a new branch", "git_checkout"),
+        ("list branches", "git_branch"),
+        ("push to the remote", "git_push"),
+        ("pull from the remote", "git_pull"),
+        ("put changes aside", "git_stash"),
+        ("stop a background job", "stop_job"),
+        ("stop a background task", "stop_job"),
+        ("kill a running process", "stop_job"),
         ("read output of background job", "read_job"),
+        ("list background jobs", "list_jobs"),
+        ("send input to a running program", "write_job"),
+        ("press a key in a terminal", "send_keys"),
+        ("show the terminal screen", "capture_pane"),
+        ("move a file", "move_file"),
         ("rename a file", "move_file"),
-        ("AskUserQuestion", "ask_user"),
-        ("subagent", "delegate"),
+        ("copy a file", "copy_file"),
+        ("delete a file", "delete_file"),
+        ("see the files in a folder", "list_files"),
+        ("find where a symbol is defined", "find_definition"),
         ("run the tests", "run_tests"),
-        ("`git_stash`", "git_stash"),
+        ("start a subagent", "delegate"),
+        ("ask the user a question", "ask_user"),
+        ("what is the date today", "time"),
+        ("create a new project from a template", "create_project"),
+        ("list project templates", "list_templates"),
+        ("add a component to a project", "add_component"),
     ],
 )
-def test_words_find_the_tool_that_is_meant(words: str, first: str) -> None:
-    assert first in [one.name for one in find(words, narrowed()[0].deferred())[:3]]
+async def test_words_load_the_tool_that_is_meant(words: str, meant: str) -> None:
+    registry, heard = narrowed(EVERY)
+    text = await search(registry, words)
+    assert meant in heard[:3], text
+    assert registry.get(meant) is not None
+
+
+@pytest.mark.parametrize(
+    ("query", "loaded"),
+    [
+        ("subagent", ["delegate"]),
+        ("AskUserQuestion", ["ask_user"]),
+        ("`git_stash`", ["git_stash"]),
+        ("delegate, time", ["delegate", "time"]),
+        ("git_log delegate", ["delegate", "git_log"]),
+        ("use git_log to view the history of a task", ["git_log"]),
+        ("WebSearch for the docs", ["web_search"]),
+        ("view", []),
+        ("view, search", []),
+        ("read_file", []),
+    ],
+)
+async def test_a_name_loads_its_tool_alone(query: str, loaded: list[str]) -> None:
+    registry, heard = narrowed(EVERY)
+    text = await search(registry, query)
+    assert heard == loaded
+    assert loaded or "Loaded already:" in text
+
+
+async def test_words_that_found_a_tool_before_load_nothing_else() -> None:
+    registry, heard = narrowed(EVERY)
+    await search(registry, "search the internet")
+    before = list(heard)
+    assert "Loaded already: web_search" in await search(registry, "search the internet")
+    assert heard == before
 
 
 async def test_a_server_with_many_tools_is_named_once_and_searched_by_its_words() -> None:
