@@ -67,7 +67,6 @@ async def test_the_model_creates_a_project_within_its_permissions(tmp_path: Path
         program.files(a__txt="x")
         replies = iter(
             [
-                reply(call("search_tools", query="create_project add_component")),
                 reply(call("create_project", **CREATE)),
                 reply(call("add_component", component="docs", directory="tool")),
                 reply(call("create_project", **CREATE)),
@@ -77,9 +76,9 @@ async def test_the_model_creates_a_project_within_its_permissions(tmp_path: Path
         ran = await program.run("exec", "--permission-mode", "edit", "make a tool")
         assert (ran.code, ran.out) == (0, "made\n"), ran.err
         results = [message.text for message in await program.history() if hasattr(message, "call_id")]
-    assert "created 7 files in tool" in results[1]
-    assert "mkdocs" in results[2]
-    assert "exists; nothing is overwritten" in results[3]
+    assert "created 7 files in tool" in results[0]
+    assert "mkdocs" in results[1]
+    assert "exists; nothing is overwritten" in results[2]
     assert {"tool/docs/index.md", "tool/pyproject.toml"} <= {
         f"tool/{name}" for name in files(program.repo / "tool")
     }
@@ -91,7 +90,6 @@ async def test_without_an_approval_nothing_is_created(tmp_path: Path) -> None:
         program.files(a__txt="x")
         replies = iter(
             [
-                reply(call("search_tools", query="create_project")),
                 reply(call("create_project", **CREATE)),
                 reply("no"),
             ]
@@ -125,7 +123,6 @@ async def test_protected_files_of_a_template_ask_in_mode_edit(tmp_path: Path) ->
         (folder / "files/.vscode/settings.json").write_text("{}")
         replies = iter(
             [
-                reply(call("search_tools", query="create_project")),
                 reply(call("create_project", template="sly", directory=".")),
                 reply("no"),
             ]
