@@ -18,7 +18,8 @@ from buddy.app.session_store import open_store
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
-from buddy.extend.mcp.definitions import ServerDefinition, definition_digest, expand_variables
+from buddy.extend.mcp.definitions import ServerDefinition, expand_variables
+from buddy.extend.mcp.digests import definition_digest
 from buddy.extend.mcp.sources import find_servers
 
 

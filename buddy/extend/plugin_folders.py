@@ -17,7 +17,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.definitions import definitions_in
 from buddy.extend.hooks.files import HookDefinition, read_definitions
-from buddy.extend.mcp.definitions import definition_digest
+from buddy.extend.mcp.digests import definition_digest
 from buddy.extend.mcp.sources import read_plugin_servers
 from buddy.extend.search_folders import ExtensionPlaces, PluginFolder, plugin_folders, plugin_hooks
 from buddy.safety.paths import is_beneath, make_private_folders, read_beneath, replace_file

@@ -1,12 +1,8 @@
-"""Definitions of MCP servers as files hold them: read, checked, expanded, identified by a digest. Pure but
-for
-the scripts a digest covers."""
+"""Definitions of MCP servers as files hold them: read, checked, expanded, put in one line. Pure."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, cast
@@ -15,8 +11,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
-from buddy.agent.tool import ToolError
-from buddy.safety.paths import is_beneath, read_regular
 from buddy.safety.sanitise import one_line, visible
 from buddy.safety.url_guard import canonical_host
 
@@ -30,10 +24,9 @@ DEFAULT_TIMEOUT_S = 300.0
 LONGEST_TIMEOUT_S = 24 * 3600.0
 MILLISECONDS_FROM = 1000
 """`timeout` is in milliseconds from this number on, as most programs write it; below it, in seconds."""
-MAX_SCRIPT_BYTES = 5_000_000
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9])?")
 _HEADER_NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_WORD = pattern(r"""[^\s,;"'()]+""")
 _LOADS_CODE = pattern(
     r"PATH|ENV|BASH_ENV|SHELLOPTS|IFS|_JAVA_OPTIONS|(?:LD|DYLD)_.*|PYTHON.*|PERL5.*|RUBY.*|GIT_SSH(?:_COMMAND)?|.*_OPTIONS|.*_OPTS"
@@ -150,7 +143,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     def variables(self) -> tuple[str, ...]:
         """Return the names of environment variables that the definition reads."""
         texts = (self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values())
-        return tuple(dict.fromkeys(found[1] for text in texts for found in _VARIABLE().finditer(text)))
+        return tuple(dict.fromkeys(found[1] for text in texts for found in VARIABLE().finditer(text)))
 
 
 def read_servers(
@@ -223,12 +216,12 @@ def _kind(given: Mapping[str, Any]) -> Kind:
 
 
 def _check_url(url: str) -> None:
-    expanded = _VARIABLE().sub("x", url)
+    expanded = VARIABLE().sub("x", url)
     try:
         parts = urlsplit(expanded)
     except ValueError as error:
         raise DefinitionError(f"url is no address: {error}") from error
-    whole = _VARIABLE().fullmatch(url) is not None
+    whole = VARIABLE().fullmatch(url) is not None
     if not whole and (parts.scheme not in ("http", "https") or not parts.netloc):
         raise DefinitionError(
             f"expected a url that begins with https:// or http://, found {visible(url[:80])!r}"
@@ -323,32 +316,10 @@ def _shown_url(url: str) -> str:
     """Return an address without its password, and with a host that looks like no other."""
     shown = re.sub(r"//[^/@]*@", "//…@", url)
     try:
-        host = urlsplit(_VARIABLE().sub("x", url)).hostname or ""
+        host = urlsplit(VARIABLE().sub("x", url)).hostname or ""
     except ValueError:
         return shown
     return shown if host.isascii() else f"{shown} ({canonical_host(host) or 'not a host name'})"
-
-
-def definition_digest(definition: ServerDefinition, root: str) -> str:
-    """Return the digest an approval is bound to: the definition as written, and the content of the files of
-    the workspace that its command line names. Reads those files: call it in a thread."""
-    plain = msgspec.to_builtins(definition)
-    for key in ("source", "scope", "folder"):
-        del plain[key]
-    root = definition.folder or root
-    parts = [msgspec.json.encode(plain, order="sorted")]
-    for word in (definition.command, *definition.args):
-        path = os.path.realpath(os.path.join(root, word)) if word and not word.startswith("-") else ""
-        if path and is_beneath(path, root) and os.path.isfile(path):
-            parts.append(_script_digest(path))
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
-
-
-def _script_digest(path: str) -> bytes:
-    try:
-        return hashlib.sha256(read_regular(path, MAX_SCRIPT_BYTES)).digest()
-    except (OSError, ToolError) as error:
-        return str(error).encode()
 
 
 def expand_variables(
@@ -372,7 +343,7 @@ def expand_variables(
         return default
 
     def expand(text: str) -> str:
-        return _VARIABLE().sub(value, text)
+        return VARIABLE().sub(value, text)
 
     expanded = msgspec.structs.replace(
         definition,

@@ -22,9 +22,9 @@ from buddy.extend.mcp.definitions import (
     OF_OTHERS,
     DefinitionError,
     ServerDefinition,
-    definition_digest,
     expand_variables,
 )
+from buddy.extend.mcp.digests import definition_digest
 from buddy.extend.mcp.launching import LaunchParts, running_server
 from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.names import server_part, tool_names

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from buddy.extend.mcp.definitions import read_server
+from buddy.extend.mcp.digests import definition_digest
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,36 @@ def test_no_word_of_a_definition_passes_for_another_part_of_the_line(
     entry: dict[str, object], shown: str
 ) -> None:
     assert read_server("s", entry, "project", ".mcp.json").summary(120) == shown
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "python3", "args": ["tools/server.py"]},
+        {"command": "./tools/server.py"},
+        {"command": "python3", "args": ["server.py"], "cwd": "tools"},
+        {"command": "python3", "args": ["server.py"], "cwd": "./tools/../tools"},
+        {"command": "python3", "args": ["server.py"], "cwd": "${D:-tools}"},
+        {"command": "./server.py", "cwd": "tools"},
+        {"command": "python3", "args": ["${S:-tools/server.py}"]},
+        {"command": "python3", "args": ["${S:-tools}/server.py"]},
+        {"command": "${S:-tools/server.py}"},
+        {"command": "node", "args": ["--import=./tools/server.py"]},
+        {"command": "node", "args": ["--import=file=tools/server.py"]},
+        {"command": "node", "args": ["--import=${S:-./tools/server.py}"]},
+        {"command": "node", "args": ["-r./tools/server.py"]},
+        {"command": "env", "args": ["A=b", "NODE=tools/server.py"]},
+        {"command": "sh", "args": ["-c", "exec tools/server.py --fast"]},
+        {"command": "node", "env": {"NODE_OPTIONS": "--require=./tools/server.py"}},
+        {"command": "node", "env": {"LD_PRELOAD": "./tools/server.py"}},
+    ],
+)
+def test_a_changed_script_changes_the_digest(tmp_path: Path, entry: dict[str, object]) -> None:
+    script = tmp_path / "tools" / "server.py"
+    script.parent.mkdir()
+    script.write_text("good")
+    definition = read_server("s", entry, "project", ".mcp.json")
+    before = definition_digest(definition, str(tmp_path))
+    assert definition_digest(definition, str(tmp_path)) == before
+    script.write_text("evil")
+    assert definition_digest(definition, str(tmp_path)) != before
