@@ -51,7 +51,9 @@ class PermissionRequests:
         self._reader = session.board.reader()
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._asking_questions: dict[int, asyncio.Task[None]] = {}
         session.questions.listeners.append(self._put_question)
+        session.questions.close_listeners.append(self._take_back_question)
 
     async def run(self) -> None:
         """Answer requests until cancelled."""
@@ -74,7 +76,12 @@ class PermissionRequests:
                 work.cancel()
 
     def _put_question(self, question: OpenQuestion) -> None:
-        self._start(self._ask_question(question))
+        self._asking_questions[question.number] = self._start(self._ask_question(question))
+
+    def _take_back_question(self, number: int) -> None:
+        asking = self._asking_questions.pop(number, None)
+        if asking is not None and asking is not asyncio.current_task():
+            asking.cancel()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -174,9 +181,9 @@ class PermissionRequests:
             words = as_object(updated.get("answers") or {}).get(asked.question)
             if answer.get("behavior") != "allow" or not isinstance(words, str) or not words.strip():
                 raise InputError("no answer")
-            questions.answer(f"{question.number} {words}")
+            questions.answer_number(question.number, words)
         except Exception:  # noqa: BLE001 - as above
-            questions.withdraw(question.task_id)
+            questions.withdraw_number(question.number)
 
 
 def describe_call(tool: Tool, arguments: str) -> tuple[str, dict[str, Any]]:

@@ -37,6 +37,12 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     multiple: Annotated[bool, Meta(description="Several options may be chosen")] = False
 
+    def is_choice(self, words: str) -> bool:
+        """Tell whether an answer is an option's label, or several of them where several may be chosen."""
+        labels = {option.label.strip() for option in self.options}
+        parts = {part.strip() for part in words.split(",")} if self.multiple else set[str]()
+        return words in labels or (bool(parts) and parts <= labels)
+
     def resolve(self, words: str) -> str:
         """Return the labels that an answer names by number, or the answer as it is. Raises `ValueError` for
         a number without an option."""
@@ -87,11 +93,12 @@ class Unanswered(Exception):
 
 class Questions:
     """The open questions of a session. `attended`: somebody is there to answer. A front end that wants to
-    hear of new ones appends to `listeners`."""
+    hear of new ones appends to `listeners`; of closed ones, by number, to `close_listeners`."""
 
     def __init__(self, *, attended: bool) -> None:
         self.attended = attended
         self.listeners: list[Callable[[OpenQuestion], None]] = []
+        self.close_listeners: list[Callable[[int], None]] = []
         self._open: dict[int, OpenQuestion] = {}
         self._answers: dict[int, asyncio.Future[str | None]] = {}
         self._count = 0
@@ -120,7 +127,8 @@ class Questions:
             return tuple([await self._answers[one.number] for one in asked])
         finally:
             for one in asked:
-                self._open.pop(one.number, None)
+                if one.number in self._open:
+                    self._close(one, None)
                 del self._answers[one.number]
 
     def answer(self, text: str) -> OpenQuestion:
@@ -129,13 +137,36 @@ class Questions:
         one, words = self._meant(text.strip())
         if not words:
             raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")
+        self._resolve(one, words)
+        return one
+
+    def answer_number(self, number: int, words: str) -> None:
+        """Take an answer to this question alone. Labels are taken as they are, also those that look like an
+        option's number. Raises `Unanswered`."""
+        one = self._open.get(number)
+        if one is None:
+            raise Unanswered(f"question {number} is not open")
+        words = words.strip()
+        if not words:
+            raise Unanswered(f"expected an answer to question {number}")
+        if one.question.is_choice(words):
+            self._close(one, words)
+        else:
+            self._resolve(one, words)
+
+    def _resolve(self, one: OpenQuestion, words: str) -> None:
         try:
             words = one.question.resolve(words)
         except ValueError as error:
             raise Unanswered(f"question {one.number} {error}") from error
+        self._close(one, words)
+
+    def _close(self, one: OpenQuestion, answer: str | None) -> None:
         del self._open[one.number]
-        self._answers[one.number].set_result(words)
-        return one
+        if not self._answers[one.number].done():
+            self._answers[one.number].set_result(answer)
+        for listener in self.close_listeners:
+            listener(one.number)
 
     def _meant(self, text: str) -> tuple[OpenQuestion, str]:
         if not self._open:
@@ -156,8 +187,12 @@ class Questions:
         """Withdraw the task's questions: the user sent new instructions instead."""
         for one in list(self._open.values()):
             if one.task_id == task_id:
-                del self._open[one.number]
-                self._answers[one.number].set_result(None)
+                self._close(one, None)
+
+    def withdraw_number(self, number: int) -> None:
+        """Withdraw this question alone, if it is still open."""
+        if number in self._open:
+            self._close(self._open[number], None)
 
 
 @tool(

@@ -312,7 +312,7 @@ class EditorSession:
         options = question.question.options
         if not options:
             await self.send(update_agent_message_text(f"\n{question.question.question}\n"))
-            self.session.questions.withdraw(question.task_id)
+            self.session.questions.withdraw_number(question.number)
             return
         choices = [
             schema.PermissionOption(
@@ -330,16 +330,18 @@ class EditorSession:
         try:
             response = await self._client.request_permission(self.id, call, [*choices, skip])
         except (RequestError, ConnectionError):
-            self.session.questions.withdraw(question.task_id)
+            self.session.questions.withdraw_number(question.number)
             return
         outcome = response.outcome
         if isinstance(outcome, schema.AllowedOutcome) and outcome.option_id != "skip":
             try:
-                self.session.questions.answer(f"{question.number} {outcome.option_id}")
-            except Unanswered:
-                pass  # the turn ended meanwhile
+                label = question.question.resolve(outcome.option_id)
+                self.session.questions.answer_number(question.number, label)
+            except (Unanswered, ValueError):
+                # The turn ended meanwhile, or the editor answered with what was no option.
+                self.session.questions.withdraw_number(question.number)
         else:
-            self.session.questions.withdraw(question.task_id)
+            self.session.questions.withdraw_number(question.number)
 
 
 def _choices(request: ApprovalRequested) -> list[schema.PermissionOption]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.driver import ASKS, driving, said
+from tests.support.driver import ASKS, driving, request, said
 from tests.support.program import Program
 
 WRITE = reply(call("write_file", path="a.txt", content="one\n"))
@@ -216,6 +216,55 @@ async def test_a_question_of_the_model_is_answered_by_the_program(tmp_path: Path
             await driver.end()
     assert asked["request"]["tool_name"] == "AskUserQuestion"
     assert "blue" in result_of(server)
+
+
+@pytest.mark.parametrize(
+    ("labels", "multiple", "answer"),
+    [
+        (["4", "2", "1"], False, "1"),
+        (["8080", "9090"], False, "8080"),
+        (["3", "1", "2"], True, "3, 2"),
+        (["4", "2"], True, "4"),
+    ],
+)
+async def test_a_label_that_is_a_number_is_no_option_number(
+    tmp_path: Path, labels: list[str], multiple: bool, answer: str
+) -> None:
+    options = [{"label": label} for label in labels]
+    question = {"question": "Which?", "options": options, "multiple": multiple}
+    async with (
+        FakeLLM([reply(call("ask_user", questions=[question])), reply("Fine.")]) as server,
+        driving(Program(tmp_path, server.url), *ASKS) as driver,
+    ):
+        driver.send(said("ask"))
+        asked = await driver.asked("can_use_tool")
+        updated = {**asked["request"]["input"], "answers": {"Which?": answer}}
+        driver.answer(asked, behavior="allow", updatedInput=updated)
+        await driver.result()
+        await driver.end()
+    assert result_of(server).endswith(f"→ {answer}")
+
+
+@pytest.mark.parametrize("behavior", ["allow", "deny"])
+async def test_a_late_answer_leaves_the_next_question_alone(tmp_path: Path, behavior: str) -> None:
+    asks = [reply(call("ask_user", questions=[{"question": name}])) for name in ("First?", "Second?")]
+    async with (
+        FakeLLM([*asks, reply("Done.")]) as server,
+        driving(Program(tmp_path, server.url), *ASKS) as driver,
+    ):
+        driver.send(said("ask"))
+        first = await driver.asked("can_use_tool")
+        driver.send(request(1, "interrupt"), said("again"))
+        withdrawn = await driver.until(lambda one: one["type"] == "control_cancel_request")
+        second = await driver.asked("can_use_tool")
+        driver.answer(first, behavior=behavior, updatedInput={"answers": {"First?": "late"}})
+        refused = await driver.until(lambda one: one.get("subtype") == "input_error")
+        driver.answer(second, behavior="allow", updatedInput={"answers": {"Second?": "in time"}})
+        await driver.result()
+        assert await driver.end() == 0
+    assert withdrawn["request_id"] == first["request_id"]
+    assert first["request_id"] in refused["error"]
+    assert result_of(server).endswith("→ in time")
 
 
 async def test_without_a_program_that_answers_nothing_is_asked(tmp_path: Path) -> None:

@@ -85,6 +85,35 @@ async def test_the_only_question_without_options_takes_a_number_as_an_answer() -
     assert (await work).text == "How many?\n→ 1"
 
 
+async def test_an_answer_to_a_number_touches_only_that_question() -> None:
+    asker = Asker()
+    closed: list[int] = []
+    asker.questions.close_listeners.append(closed.append)
+    first = await asker.asked(NAME)
+    first.cancel()
+    await asyncio.wait([first])
+    second = await asker.asked(COLOUR)
+    with pytest.raises(Unanswered, match="question 1 is not open"):
+        asker.questions.answer_number(1, "Ada")
+    asker.questions.withdraw_number(1)
+    assert [one.number for one in asker.questions.waiting()] == [2]
+    with pytest.raises(Unanswered, match="has options 1 to 2"):
+        asker.questions.answer_number(2, "3")
+    with pytest.raises(Unanswered, match="expected an answer"):
+        asker.questions.answer_number(2, "  ")
+    asker.questions.answer_number(2, "2")
+    assert (await second).text == "Which colour?\n→ green"
+    assert closed == [1, 2]
+
+
+async def test_a_withdrawn_number_leaves_the_others_of_its_task_open() -> None:
+    asker = Asker()
+    work = await asker.asked(NAME, COLOUR)
+    asker.questions.withdraw_number(1)
+    asker.questions.answer_number(2, "red")
+    assert (await work).text.endswith("new instructions instead)\nWhich colour?\n→ red")
+
+
 WRITTEN = {
     "objects": [{"label": "red", "description": "warm"}, {"label": "green"}],
     "a text among objects": ["red", {"label": "green", "description": ""}],
