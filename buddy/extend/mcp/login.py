@@ -8,7 +8,6 @@ host before a browser opens, and every failure is a sentence.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,6 +29,7 @@ from buddy.extend.mcp.http_requests import HttpRequests, TooMuchError, read_all,
 from buddy.extend.mcp.logins import Login
 from buddy.extend.mcp.loopback import Loopback, listening
 from buddy.extend.mcp.stored_login import expiry_of
+from buddy.llm.http.proxy import is_this_machine
 from buddy.safety.sanitise import one_line, visible
 from buddy.safety.url_guard import canonical_host
 
@@ -273,16 +273,6 @@ def check_address(url: str, server_host: str) -> None:
         f"the login would go to {visible(parts.scheme)}://{visible(host)}, where others can read it: "
         "expected https"
     )
-
-
-def is_this_machine(host: str) -> bool:
-    """Tell whether a host is this machine by its name or address alone."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return ""
-    if host in ("localhost", "::1") or re.fullmatch(r"127[.\d]+", host):
+    if is_this_machine(host):
         return ""
     settings = {
         name.lower(): value for name, value in environ.items() if name.lower().endswith("_proxy") and value
@@ -29,6 +30,19 @@ def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
     if not proxy or _is_exempt(host, port, settings.get("no_proxy", "")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def is_this_machine(host: str) -> bool:
+    """Tell whether a host is this machine by its name or address alone."""
+    if host.lower().removesuffix(".") == "localhost":
+        return True
+    try:
+        if ":" in host:
+            return socket.inet_pton(socket.AF_INET6, host) == socket.inet_pton(socket.AF_INET6, "::1")
+        # The system reads 127.1 as an address too; 127.0.0.999 is a name that anybody's server may resolve.
+        return bool(re.fullmatch(r"127(\.[0-9]+){1,3}", host)) and bool(socket.inet_aton(host))
+    except OSError:
+        return False
 
 
 def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:

@@ -310,7 +310,7 @@ async def test_only_the_answer_with_the_state_is_listened_to() -> None:
 @pytest.mark.parametrize(
     "address",
     ["http://auth.example/x", "http://169.254.169.254/latest", "http://127.0.0.1.evil.example/x",
-     "https://user:pass@auth.example/x"],
+     "http://localhost../x", "https://user:pass@auth.example/x"],
 )  # fmt: skip
 async def test_nothing_of_a_login_leaves_this_machine_in_the_open(endpoint: str, address: str) -> None:
     async with login_server() as server:

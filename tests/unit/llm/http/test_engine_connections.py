@@ -328,6 +328,32 @@ def test_proxies_come_from_the_environment_and_never_for_this_machine():
     assert proxy_for("https://a.example", {"https_proxy": "x", "no_proxy": "*"}) == ""
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost.",
+        "LOCALHOST",
+        "127.0.0.1",
+        "127.1",
+        "127.255.255.254",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+    ],
+)
+def test_this_machine_needs_no_proxy(host: str) -> None:
+    assert proxy_for(f"http://{host}:1/", {"http_proxy": "http://proxy:1"}) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost..", "localhost.example", "a.localhost", "127.0.0.1.example", "127.0.0.999", "127.0.0.1.",
+     "127", "1271.1", "127.0.0.1.1", "128.0.0.1", "[::2]", "[::1%25lo]", "127.\u0661"],
+)  # fmt: skip
+def test_another_host_is_not_taken_for_this_machine(host: str) -> None:
+    assert proxy_for(f"http://{host}:1/", {"http_proxy": "http://proxy:1"}) == "http://proxy:1"
+
+
 def test_addresses_are_taken_apart():
     target = target_of("https://[::1]:8443/v1/x?y=1")
     assert (target.host, target.port, target.is_tls, target.authority, target.path) == (
