@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -137,12 +138,16 @@ async def log_in(
     shows the page to the person and may refuse by raising `LoginFailedError`; `now`: seconds since 1970;
     `scopes` are rights to ask for besides. Raises `LoginFailedError`."""
     check_address(definition.url, urlsplit(definition.url).hostname or "")
-    try:
-        async with listening(definition.oauth.port) as loopback:
-            return await _log_in(definition, environment, show, now, scopes, loopback)
-    except OSError as error:
+    async with AsyncExitStack() as stack:
         port = definition.oauth.port
-        raise LoginFailedError(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}") from error
+        try:
+            loopback = await stack.enter_async_context(listening(port))
+        except OSError as error:
+            raise LoginFailedError(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}") from error
+        try:
+            return await _log_in(definition, environment, show, now, scopes, loopback)
+        except OSError as error:
+            raise LoginFailedError(f"the login failed: {one_line(str(error), 300)}") from error
 
 
 async def _log_in(

@@ -2,6 +2,7 @@
 renewal of tokens."""
 
 import asyncio
+import errno
 import os
 import stat
 import time
@@ -265,6 +266,20 @@ async def failing(server: LoginServer, person: Person | None = None, **more: Any
     with pytest.raises(LoginFailedError) as caught:
         await login_at(server, person or Person(server), **more)
     return str(caught.value)
+
+
+async def test_only_a_port_that_cannot_be_used_is_blamed_on_the_port() -> None:
+    class Unable(Person):
+        async def show(self, page: LoginPage) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with login_server() as server:
+        told = await failing(server, Unable(server))
+        assert "No space left" in told
+        assert "port" not in told
+        taken = urlsplit(server.url).port
+        told = await failing(server, oauth={"clientId": "a", "callbackPort": taken})
+        assert f"port {taken} of 127.0.0.1 cannot be used" in told
 
 
 @pytest.mark.parametrize(
