@@ -47,7 +47,7 @@ def mcp(options: Options, environment: Mapping[str, str]) -> int:
         start_log(launch.where, debug=options.debug)
         return _McpCommand(launch, loaded, options).run(words)
     except (ConfigError, DefinitionError, DefinitionFileError, LoginsError) as error:
-        tell(f"buddy: {error}\n")
+        tell(f"buddy: {clean(str(error))}\n")  # it may name a folder as somebody else called it
         return CONFIGURATION
 
 
@@ -121,7 +121,7 @@ class _McpCommand:
         for key in unknown_keys(entry):
             tell(f"buddy: {visible(key)} is a key buddy does not know; it is written and has no effect\n")
         file.add(name, entry)
-        _say(f"added {visible(name)} to {file.path} ({definition.summary(200)})")
+        _say(f"added {visible(name)} to {visible(file.path)} ({definition.summary(200)})")
         if scope == "project":
             _say(f"everybody who works on the project approves it once: /mcp trust {visible(name)}")
         shadow = known_servers(self._launch, self._loaded.settings, self._options).servers.get(name)
@@ -138,7 +138,9 @@ class _McpCommand:
         if not found:
             where = self._known().servers.get(name)
             if where is not None:
-                raise ConfigError(f"{visible(name)} is defined in {where.definition.source}: edit it there")
+                raise ConfigError(
+                    f"{visible(name)} is defined in {visible(where.definition.source)}: edit it there"
+                )
             raise ConfigError(
                 f"there is no MCP server {visible(name)!r} to remove; buddy mcp list shows them"
             )
@@ -146,7 +148,7 @@ class _McpCommand:
             raise UsageError(f"{visible(name)} is in several files: add --scope {' or '.join(found)}")
         file = self._file(found[0])
         file.remove(name)
-        _say(f"removed {visible(name)} from {file.path}")
+        _say(f"removed {visible(name)} from {visible(file.path)}")
         return 0
 
     # -- looking -------------------------------------------------------------------------------------------

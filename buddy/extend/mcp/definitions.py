@@ -26,6 +26,7 @@ MILLISECONDS_FROM = 1000
 """`timeout` is in milliseconds from this number on, as most programs write it; below it, in seconds."""
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]{0,62}[A-Za-z0-9])?")
 _HEADER_NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_IS_NAME = pattern(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 VARIABLE = pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_WORD = pattern(r"""[^\s,;"'()]+""")
 _LOADS_CODE = pattern(
@@ -312,9 +313,26 @@ def _quote(word: str) -> str:
     return word if _PLAIN_WORD().fullmatch(word) else json.dumps(word, ensure_ascii=False)
 
 
+def _hide_values(query: str) -> str:
+    """Return a query with the names of its fields and of variables, and no other value."""
+    fields = (field.partition("=") for field in query.split("&"))
+    return "&".join(
+        f"{name}={value if _IS_NAME().fullmatch(value) else '…'}" if equals else "…"
+        for name, equals, value in fields
+    )
+
+
 def _shown_url(url: str) -> str:
-    """Return an address without its password, and with a host that looks like no other."""
-    shown = re.sub(r"//[^/@]*@", "//…@", url)
+    """Return an address without its password and the values of its query, and with a host that looks like no
+    other."""
+    rest, _, fragment = url.partition("#")
+    rest, _, query = rest.partition("?")
+    before, slashes, rest = rest.partition("//")
+    place, slash, path = rest.partition("/")
+    user, at, host = place.rpartition("@")
+    shown = f"{before}{slashes}{'…' if user else ''}{at}{host}{slash}{path}"
+    shown += f"?{_hide_values(query)}" if query else ""
+    shown += "#…" if fragment else ""
     try:
         host = urlsplit(VARIABLE().sub("x", url)).hostname or ""
     except ValueError:

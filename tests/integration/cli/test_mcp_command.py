@@ -159,3 +159,20 @@ async def test_a_disabled_server_is_not_tried(tmp_path: Path) -> None:
     tried = await program.run("mcp", "test", "off")
     assert (tried.code, "is disabled in its definition" in tried.err) == (4, True), tried.err
     assert not mark.exists()
+
+
+@pytest.mark.slow
+async def test_the_name_of_a_folder_is_printed_without_its_escapes(tmp_path: Path) -> None:
+    folder = tmp_path / "e\x1b]0;PWNED\x07vil"
+    folder.mkdir()
+    program = program_in(folder)
+    said: list[str] = []
+    for words in (("add", "x", "true"), ("add", "x", "true"), ("list",), ("get", "x"), ("remove", "x")):
+        ran = await program.run("mcp", *words, *(("-s", "project") if words[0] in ("add", "remove") else ()))
+        said += [ran.out, ran.err]
+    (program.repo / ".mcp.json").write_text("{")
+    for words in (("add", "x", "true", "-s", "project"), ("list",)):
+        ran = await program.run("mcp", *words)
+        said += [ran.out, ran.err]
+    assert "PWNED" in said[0]
+    assert not [text for text in said if "\x1b" in text or "\x07" in text]

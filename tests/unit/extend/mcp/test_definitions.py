@@ -90,3 +90,22 @@ def test_a_changed_script_changes_the_digest(tmp_path: Path, entry: dict[str, ob
     assert definition_digest(definition, str(tmp_path)) == before
     script.write_text("evil")
     assert definition_digest(definition, str(tmp_path)) != before
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@ss@h/", "https://…@h/"),
+        ("https://u:p@ss@w@h", "https://…@h"),
+        ("https://h/mcp?apiKey=sk-live-123", "https://h/mcp?apiKey=…"),
+        ("https://h/mcp?a=1&key=sk-live-123==", "https://h/mcp?a=…&key=…"),
+        ("https://h?sk-live-123", "https://h?…"),
+        ("https://h/mcp?key=${KEY}", "https://h/mcp?key=${KEY}"),
+        ("https://h/mcp?key=${KEY:-sk-live-123}", "https://h/mcp?key=…"),
+        ("https://h/mcp#sk-live-123", "https://h/mcp#…"),
+        ("https://h/@scope/mcp", "https://h/@scope/mcp"),
+        ("https://u:p@h?x=a@b/c", "https://…@h?x=…"),
+    ],
+)
+def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
+    assert read_server("s", {"url": url}, "user", "mcp.json").summary().endswith(f"http {shown}")
