@@ -101,6 +101,11 @@ class _McpCommand:
         """Return the entry that the words and options of `add` describe."""
         options = self._options
         is_address = target.startswith(("http://", "https://")) and not rest
+        if "://" in target and not target.startswith(("http://", "https://")):
+            raise UsageError(
+                "expected an address that begins with https:// or http://, or a command; "
+                f"found {visible(target.partition('://')[0][:40])}://"
+            )
         kind = options.transport or ("http" if is_address else "stdio")
         if kind == "stdio":
             if options.header:

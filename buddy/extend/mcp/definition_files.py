@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, cast
 
 from buddy.agent.tool import ToolError
 from buddy.extend.mcp.sources import MAX_FILE_BYTES, PROJECTS_KEY, SERVERS_KEYS
-from buddy.safety.paths import make_private_folders, read_regular, replace_file
+from buddy.safety.paths import hold_file_lock, make_private_folders, read_regular, replace_file
 from buddy.safety.sanitise import visible
 
 USER_MODE, PROJECT_MODE = 0o600, 0o644
@@ -63,7 +61,14 @@ class DefinitionFile:
         self._change(change)
 
     def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
-        with self._lock():
+        lock = hold_file_lock(os.path.join(self._lock_folder, "mcp-files.lock"))
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lock)
+            except OSError as error:
+                raise DefinitionFileError(
+                    f"{self._lock_folder} could not be locked ({error.strerror})"
+                ) from error
             whole = self._read()
             change(self._servers(whole))
             self._write(whole)
@@ -122,19 +127,3 @@ class DefinitionFile:
             replace_file(path, data, mode=mode)
         except OSError as error:
             raise DefinitionFileError(f"{self.path} could not be written ({error.strerror})") from error
-
-    @contextlib.contextmanager
-    def _lock(self) -> Generator[None]:
-        """Wait for another buddy that changes such a file."""
-        try:
-            make_private_folders(self._lock_folder)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(os.path.join(self._lock_folder, "mcp-files.lock"), flags, 0o600)
-        except OSError as error:
-            why = error.strerror or errno.errorcode.get(error.errno or 0, "")
-            raise DefinitionFileError(f"{self._lock_folder} could not be locked ({why})") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
