@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.formatting import format_count
+from buddy.agent.tool import ToolError
 from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.options import Options, UsageError
 from buddy.app.providers import load_catalogue
@@ -25,7 +26,7 @@ from buddy.extend.imports.findings import Findings, ModelEntry, ServerEntry
 from buddy.extend.imports.programs import Place, find_settings
 from buddy.extend.imports.transcripts import Transcript, TranscriptError, find_transcripts, read_transcript
 from buddy.extend.mcp.definitions import DefinitionError, read_server
-from buddy.extend.mcp.sources import USER_FILE
+from buddy.extend.mcp.sources import MAX_FILE_BYTES, SERVERS_KEYS, USER_FILE
 from buddy.headless.exit_codes import CONFIGURATION, FAILED, OK
 from buddy.llm.routing import UnknownModelError, route
 from buddy.safety.paths import make_private_folders, read_regular, replace_file
@@ -60,14 +61,18 @@ def import_settings(options: Options, environment: Mapping[str, str]) -> int:
                 return _import_settings(options, environment, launch, loaded)
             case ("sessions", *names):
                 store = open_store(launch, loaded.settings, tell)
-                return _import_sessions(names, environment, launch.boundary.root, store)
+                root = launch.boundary.root
+                return _import_sessions(names, environment, root, store, only_list=options.print)
             case _:
                 raise UsageError(USAGE_TEXT)
     except (ConfigError, SessionError) as error:
         tell(f"buddy: {error}\n")
         return CONFIGURATION
+    except ToolError as error:
+        tell(f"buddy: {error}\n")
+        return CONFIGURATION
     except OSError as error:
-        tell(f"buddy: {error.filename or 'a file'} can't be written: {error.strerror}; nothing was changed\n")
+        tell(f"buddy: {visible(str(error.filename or 'a file'))}: {error.strerror}\n")
         return FAILED
 
 
@@ -81,7 +86,7 @@ def _import_settings(
         return OK
     toml = options.config or os.path.join(launch.where.config, "buddy.toml")
     servers = os.path.join(launch.where.config, USER_FILE)
-    new = _find_additions(found, loaded, _read_servers(servers))
+    new = _find_additions(found, loaded, _servers_in(_read_json(servers), servers))
     for findings in found:
         _print_findings(findings, new, launch.where.home)
     if new.present:
@@ -93,15 +98,20 @@ def _import_settings(
     targets = [
         path for path, entries in ((toml, [*new.rules, *new.models]), (servers, new.servers)) if entries
     ]
-    sys.stdout.write(f"\nThis adds {_count(new)} to {' and '.join(targets)}.\n")
+    sys.stdout.write(f"\nThis adds {_count(new)} to {visible(' and '.join(targets))}.\n")
     if options.print or not (options.yes or _confirm("Write it? [y/N] ")):
         sys.stdout.write("nothing was written" + ("" if options.print else "; --yes writes it") + "\n")
         return OK
-    if new.rules or new.models:
-        _add_to_toml(toml, new)
-    if new.servers:
-        _add_to_servers(servers, new.servers)
-    sys.stdout.write(f"written: {', '.join(targets)}\n")
+    # Both texts are made before one is written: what does not fit leaves both files as they are.
+    contents = [_toml_with(toml, new) if path == toml else _servers_with(servers, new) for path in targets]
+    for at, (path, content) in enumerate(zip(targets, contents, strict=True)):
+        try:
+            _replace(path, content)
+        except OSError as error:
+            before = f"{visible(targets[0])} was written before" if at else "nothing was changed"
+            tell(f"buddy: {visible(path)} can't be written: {error.strerror}; {before}\n")
+            return FAILED
+    sys.stdout.write(f"written: {visible(', '.join(targets))}\n")
     return OK
 
 
@@ -155,7 +165,7 @@ def _print_findings(findings: Findings, new: Additions, home: str) -> None:
     files = ", ".join(
         visible(path.replace(home, "~", 1) if path.startswith(home) else path) for path in findings.files
     )
-    lines = [f"{findings.program} ({files})"]
+    lines = [f"{findings.program} ({files})" if files else findings.program]
     lines += [f"  rule: {_rule_line(rule)}" for rule in findings.rules if rule in new.rules]
     lines += [
         f"  model: {visible(model.name)} = {visible(', '.join(model.table.values()))}"
@@ -191,9 +201,9 @@ def _confirm(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _add_to_toml(path: str, new: Additions) -> None:
-    """Append tables to buddy.toml, whose text stays as it is. Raises `ConfigError`, `OSError`."""
-    import tomllib  # imported here, as below: only writing needs them
+def _toml_with(path: str, new: Additions) -> bytes:
+    """Return buddy.toml with tables at its end; its text stays as it is. Raises `ConfigError`, `OSError`."""
+    import tomllib  # imported here, as the next: only writing needs them
 
     import tomli_w
 
@@ -211,7 +221,7 @@ def _add_to_toml(path: str, new: Additions) -> None:
         ) from error
     if rules_of_tables(tables.get("rule", []), "user", path).broken:
         raise ConfigError(f"{path}: its rules can't be read; buddy doctor says which. Nothing was written")
-    _replace(path, text)
+    return text.encode()
 
 
 def _read_own(path: str) -> str:
@@ -221,41 +231,60 @@ def _read_own(path: str) -> str:
     return read_regular(path).decode()
 
 
-def _read_servers(path: str) -> dict[str, Any]:
-    table = _read_json(path).get("mcpServers", {})
-    return cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+def _servers_in(table: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the servers in the table of mcp.json, made where they are missing. Raises `ConfigError`."""
+    key = next((key for key in SERVERS_KEYS if key in table), SERVERS_KEYS[0])
+    servers: object = table.setdefault(key, {})
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{path}: {key}: expected an object of servers by name; correct it first")
+    return cast("dict[str, Any]", servers)
 
 
 def _read_json(path: str) -> dict[str, Any]:
     """Return the table of the person's mcp.json. Raises `ConfigError`."""
     try:
-        table: object = json.loads(read_regular(path))
+        data = read_regular(path, MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path}: more than {MAX_FILE_BYTES:,} bytes; nothing was changed")
+        table: object = json.loads(data) if data.strip() else {}
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (OSError, ToolError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{path}: can't be read ({why}); nothing was changed") from error
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid JSON ({error}); correct it first") from error
     if not isinstance(table, dict):
         raise ConfigError(f'{path}: expected {{"mcpServers": {{…}}}}')
     return cast("dict[str, Any]", table)
 
 
-def _add_to_servers(path: str, servers: Sequence[ServerEntry]) -> None:
+def _servers_with(path: str, new: Additions) -> bytes:
+    """Return mcp.json with the new servers. Raises `ConfigError`."""
     table = _read_json(path)
-    added = {server.name: server.entry for server in servers}
-    table["mcpServers"] = {**_read_servers(path), **added}
-    _replace(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+    _servers_in(table, path).update((server.name, server.entry) for server in new.servers)
+    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a character, written as an escape by the person
+        return json.dumps(table, indent=2).encode() + b"\n"
 
 
-def _replace(path: str, text: str) -> None:
+def _replace(path: str, content: bytes) -> None:
     """Write a file of the person's: through a link to where it leads, with the mode it has."""
     target = os.path.realpath(path)
     make_private_folders(os.path.dirname(target))
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o600
-    replace_file(target, text.encode(), mode=mode)
+    replace_file(target, content, mode=mode)
 
 
 def _import_sessions(
-    names: Sequence[str], environment: Mapping[str, str], root: str, store: SessionStore
+    names: Sequence[str],
+    environment: Mapping[str, str],
+    root: str,
+    store: SessionStore,
+    *,
+    only_list: bool,
 ) -> int:
     """List the sessions of other programs in this folder, and write those that are chosen."""
     found = _read_transcripts(environment, root)
@@ -268,12 +297,15 @@ def _import_sessions(
         sys.stdout.write(f"{one.name:<16}  {at}  {messages:<14} {one.title}{mark}\n")
     if not found:
         sys.stdout.write("no sessions of Claude Code or Codex are kept for this folder\n")
-    chosen = names or (_ask_names() if new else ())
+    chosen = names or (_ask_names() if new and not only_list else ())
     unknown = [name for name in chosen if name != "all" and name not in {one.name for one in found}]
     if unknown:
         raise UsageError(
             f"no session is called {', '.join(map(repr, unknown))}; the list above has their names"
         )
+    if only_list:
+        sys.stdout.write("nothing was imported: --print only lists\n")
+        return OK
     for one in sorted(new, key=lambda transcript: transcript.created_at):
         if "all" in chosen or one.name in chosen:
             session_id = store.add(one.name, one.title, one.messages)

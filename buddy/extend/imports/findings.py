@@ -27,7 +27,7 @@ from buddy.extend.imports.keys import (
 from buddy.extend.mcp.definitions import unknown_keys
 from buddy.safety.paths import read_regular
 from buddy.safety.policy.rules import Decision, Rule
-from buddy.safety.policy.rules_loading import rules_of_claude
+from buddy.safety.policy.rules_loading import as_table, rules_of_claude
 from buddy.safety.sanitise import one_line
 from buddy.safety.secrets.redact import redact
 
@@ -97,6 +97,8 @@ class Findings(msgspec.Struct):
             self.leave_out(
                 f"{rule.decision} {rule.tool}: {what} …", "it may hold a key, and keys are not copied"
             )
+        elif not _is_writable(as_table(rule) | {"project": project}):
+            self.leave_out(rule.shown, "it holds characters that no file can")
         elif allows and (reason := reason_too_wide(rule)):
             is_all = not (rule.argv or rule.path or rule.host)
             self.leave_out(f"allow {rule.tool}" if is_all else rule.shown, reason)
@@ -143,10 +145,21 @@ class Findings(msgspec.Struct):
             )
         elif any(redact(value) != value for value in (name, *table.values())):
             self.leave_out("a model", "it holds a key, and keys are not copied")
+        elif not _is_writable([name, table]):
+            self.leave_out("a model", "it holds characters that no file can")
         elif key_variable is not None and NAME().fullmatch(key_variable) is None:
             self.leave_out(f"model {name}", "the variable of its key has no valid name")
         else:
             self.models.append(ModelEntry(name, table))
+
+
+def _is_writable(value: object) -> bool:
+    """Tell whether a value can stand in a file: no dates, no halves of characters."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _limits_tools(key: str, value: object) -> bool:
@@ -175,7 +188,7 @@ def _reason_against(entry: Table) -> str:
             return f"oauth.{names[0]} holds a key; add it with buddy mcp add"
     if any(redact(text) != text for text in texts_in(entry)):
         return "it holds a key; add it with buddy mcp add"
-    return ""
+    return "" if _is_writable(entry) else "it holds a value that mcp.json cannot hold, such as a date"
 
 
 def _texts(entries: object) -> list[str]:
@@ -197,7 +210,7 @@ def _references(table: Table, prefix: str, variables: list[str]) -> dict[str, st
             text = without
         else:
             is_secret = redact(text) != text or is_address_with_key(text)
-        if is_secret:
+        if is_secret or isinstance(value, dict | list):
             words = f"{prefix} {name}" if prefix else name
             variable = _NOT_WORDS().sub("_", words).upper() if prefix else name
             scheme = scheme_of(text) if prefix else ""
@@ -210,13 +223,16 @@ def _references(table: Table, prefix: str, variables: list[str]) -> dict[str, st
 def read_text(path: str, findings: Findings) -> str | None:
     """Return the text of a settings file, None where there is none."""
     try:
-        data = read_regular(path, MAX_FILE_BYTES)
+        data = read_regular(path, MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
     except NotADirectoryError:
         return None
     except (OSError, ToolError) as error:
         findings.leave_out(path, f"can't be read: {getattr(error, 'strerror', None) or error}")
+        return None
+    if len(data) > MAX_FILE_BYTES:
+        findings.leave_out(path, f"more than {MAX_FILE_BYTES:,} bytes")
         return None
     findings.files.append(path)
     return data.decode("utf-8-sig", "replace")

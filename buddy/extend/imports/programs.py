@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def find_settings(place: Place) -> tuple[Findings, ...]:
-    """Read the settings of every program. Blocks. Those without a file are left out."""
+    """Read the settings of every program. Blocks. Those without a file are not among them."""
     readers: tuple[Callable[[Place], Findings], ...] = (
         read_claude,
         read_codex,
@@ -50,7 +50,9 @@ def find_settings(place: Place) -> tuple[Findings, ...]:
         read_opencode,
         read_aider,
     )
-    return tuple(findings for findings in (reader(place) for reader in readers) if findings.files)
+    return tuple(
+        findings for findings in (reader(place) for reader in readers) if findings.files or findings.left_out
+    )
 
 
 def read_claude(place: Place) -> Findings:
@@ -282,7 +284,7 @@ def _add_opencode_permissions(findings: Findings, table: Table, project: str, *,
         claude = "Bash" if tool == "bash" else _OPENCODE_TOOLS.get(tool)
         entries = cast(Table, value) if isinstance(value, dict) else {"*": value}
         for command, answer in entries.items():
-            decision = decisions.get(answer)
+            decision = decisions.get(answer) if isinstance(answer, str) else None
             if claude is None or decision is None:
                 findings.leave_out(f"permission {tool}", "buddy has no rule that means the same")
                 break
@@ -336,7 +338,7 @@ def read_aider(place: Place) -> Findings:
         if isinstance(name, str) and name:
             address = {"base_url": url} if url and name.startswith("openai/") else {}
             findings.add_model(profile, {"model": name, **address})
-    for key in table:
+    for key in map(str, table):
         if "key" in key:
             findings.leave_out(key, "keys are not copied: buddy login PROVIDER")
     if table.get("read"):

@@ -87,6 +87,33 @@ async def test_a_file_that_cannot_take_tables_is_left_as_it_is(tmp_path: Path) -
     assert not (program.config / "buddy.toml").exists()
 
 
+async def test_both_files_stay_as_they_are_where_one_cannot_be_written(tmp_path: Path) -> None:
+    program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
+    before = (program.config / "buddy.toml").read_text()
+    servers = program.config / "mcp.json"
+    servers.mkdir()
+    ran = await program.run("import", "--yes")
+    assert (ran.code, "mcp.json" in ran.err, "Traceback" in ran.err) == (4, True, False)
+    servers.rmdir()
+    for text in ('{"mcpServers": []}', '{"mcpServers": {}}' + " " * 1_000_001):
+        servers.write_text(text)
+        ran = await program.run("import", "--yes")
+        assert (ran.code, "mcp.json" in ran.err, servers.read_text() == text) == (4, True, True)
+    assert (program.config / "buddy.toml").read_text() == before
+
+
+async def test_a_date_in_a_server_costs_only_that_server(tmp_path: Path) -> None:
+    program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
+    (program.home / ".codex").mkdir()
+    text = 'model = "gpt-5"\n[mcp_servers.d]\ncommand = "run"\ncwd = 2026-01-01\n'
+    (program.home / ".codex/config.toml").write_text(text)
+    (program.config / "mcp.json").write_text('{"servers": {"mine": {"command": "x"}}}')
+    ran = await program.run("import", "--yes")
+    assert ran.code == 0, ran.err
+    assert "left out: MCP server d" in ran.out
+    assert set(json.loads((program.config / "mcp.json").read_text())["servers"]) == {"mine", "s"}
+
+
 async def test_a_link_to_the_settings_stays_a_link(tmp_path: Path) -> None:
     program = with_claude(Program(tmp_path, "http://127.0.0.1:9"))
     target = tmp_path / "dotfiles.toml"
@@ -124,6 +151,9 @@ async def test_an_imported_session_is_continued(tmp_path: Path) -> None:
         ran = await program.run("import", "sessions")
         assert "claude-4f35e220" in ran.out
         assert program.sessions() == []
+        ran = await program.run("import", "sessions", "all", "--print")
+        assert (ran.code, program.sessions()) == (0, [])
+        assert "nothing was imported" in ran.out
         ran = await program.run("import", "sessions", "nope")
         assert (ran.code, program.sessions()) == (2, [])
         ran = await program.run("import", "sessions", "claude-4f35e220")

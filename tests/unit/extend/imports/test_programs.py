@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from buddy.extend.imports.findings import Findings, parse_json
+from buddy.extend.imports.findings import MAX_FILE_BYTES, Findings, parse_json
 from buddy.extend.imports.programs import (
     Place,
     find_settings,
@@ -450,6 +451,10 @@ def test_aider_models_without_keys(place: Place) -> None:
         (".gemini/settings.json", '{"tools": {"allowed": "x"}, "mcpServers": {"s": 3}}'),
         (".gemini/settings.json", "[" * 100_000),
         (".config/opencode/opencode.json", '{"permission": {"bash": 3}, "mcp": {"s": {"command": 4}}}'),
+        (".config/opencode/opencode.json", '{"permission": {"bash": {"git": ["allow"]}}}'),
+        (".claude/settings.json", '{"permissions": {"allow": ["Bash(a\\ud800)", "Teleport(\\udfff)"]}}'),
+        (".claude.json", '{"mcpServers": {"s": {"command": "run", "args": 5}}}'),
+        (".aider.conf.yml", "7: x\n2026-01-01: y"),
         (".aider.conf.yml", "model: [unclosed"),
         (".aider.conf.yml", "- a\n- b"),
         (".aider.conf.yml", "a: &a [*a]"),
@@ -470,6 +475,45 @@ def test_a_pipe_in_the_place_of_a_file_is_named(place: Place) -> None:
     findings = read_claude(place)
     assert rules(findings) == ["deny shell: sudo *"]
     assert left_out(findings) == [str(Path(place.root) / ".claude/settings.json")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *({"args": 5}, {"args": {"a": "b"}}, {"args": ["\ud800"]}, {"env": {"A": "\udfff"}}),
+        *({"cwd": datetime.date(2026, 1, 1)}, {"timeout": float("nan")}),
+    ],
+)
+def test_a_server_that_no_file_can_hold_is_left_out(entry: dict[str, Any]) -> None:
+    findings = Findings("test")
+    findings.add_server("s", {"command": "run", **entry})
+    assert findings.servers == []
+    assert left_out(findings) == ["MCP server s"]
+
+
+def test_what_is_left_out_can_be_printed(place: Place) -> None:
+    write(
+        home(place) / ".claude/settings.json", '{"permissions": {"deny": ["\\ud800("]}, "model": "\\ud800"}'
+    )
+    findings = read_claude(place)
+    assert findings.left_out
+    assert all(f"{one.what}{one.why}".encode() for one in findings.left_out)
+
+
+def test_a_program_with_a_pipe_alone_is_named(place: Place) -> None:
+    import os
+
+    os.mkfifo(home(place) / ".aider.conf.yml")
+    (findings,) = find_settings(place)
+    assert left_out(findings) == [str(home(place) / ".aider.conf.yml")]
+
+
+def test_a_file_that_is_too_long_is_not_read_in_part(place: Place) -> None:
+    entry = {"permissions": {"deny": ["Bash(sudo:*)"]}}
+    write(home(place) / ".claude/settings.json", json.dumps(entry) + " " * MAX_FILE_BYTES)
+    findings = read_claude(place)
+    assert findings.rules == []
+    assert [one.why for one in findings.left_out] == [f"more than {MAX_FILE_BYTES:,} bytes"]
 
 
 def test_programs_without_a_file_are_not_named(place: Place) -> None:
