@@ -58,6 +58,7 @@ class _McpCommand:
         self._launch = launch
         self._loaded = loaded
         self._options = options
+        self._has_told_logins = False
 
     def run(self, words: tuple[str, ...]) -> int:
         """Carry it out and return the exit code."""
@@ -205,7 +206,13 @@ class _McpCommand:
             url = expanded(definition, self._launch, self._loaded.settings).url
         except DefinitionError:
             return False
-        return self._logins().find(definition.name, url) is not None
+        try:
+            return self._logins().find(definition.name, url) is not None
+        except LoginsError as error:
+            if not self._has_told_logins:
+                tell(f"buddy: {clean(str(error))}\n")
+            self._has_told_logins = True
+            return False
 
     def _get(self, name: str) -> int:
         server = self._one(name)

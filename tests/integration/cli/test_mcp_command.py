@@ -179,3 +179,22 @@ async def test_the_name_of_a_folder_is_printed_without_its_escapes(tmp_path: Pat
         said += [ran.out, ran.err]
     assert "PWNED" in said[0]
     assert not [text for text in said if "\x1b" in text or "\x07" in text]
+
+
+@pytest.mark.slow
+async def test_logins_that_cannot_be_read_are_told_once_and_the_list_goes_on(tmp_path: Path) -> None:
+    entries = {name: {"url": f"https://{name}.example/mcp"} for name in ("one", "two")}
+    data = tmp_path / "data"
+    (data / "buddy").mkdir(parents=True)
+    program = Program(
+        tmp_path,
+        "http://127.0.0.1:9",
+        settings={"mcp_servers": entries},
+        environment={"XDG_DATA_HOME": str(data)},
+    )
+    file = data / "buddy" / "mcp-credentials.json"
+    file.write_text("{}")
+    file.chmod(0o644)
+    ran = await program.run("mcp", "list")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 2), ran.err
+    assert ran.err.count("can be read by others") == 1
