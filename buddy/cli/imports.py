@@ -24,7 +24,13 @@ from buddy.config.loading import LoadedSettings, read_table
 from buddy.config.settings import ConfigError
 from buddy.extend.imports.findings import Findings, ModelEntry, ServerEntry
 from buddy.extend.imports.programs import Place, find_settings
-from buddy.extend.imports.transcripts import Transcript, TranscriptError, find_transcripts, read_transcript
+from buddy.extend.imports.transcripts import (
+    Transcript,
+    TranscriptError,
+    find_transcripts,
+    name_transcripts,
+    read_transcript,
+)
 from buddy.extend.mcp.definitions import DefinitionError, read_server
 from buddy.extend.mcp.sources import MAX_FILE_BYTES, SERVERS_KEYS, USER_FILE
 from buddy.headless.exit_codes import CONFIGURATION, FAILED, OK
@@ -289,16 +295,16 @@ def _import_sessions(
     """List the sessions of other programs in this folder, and write those that are chosen."""
     found = _read_transcripts(environment, root)
     here = {summary.name for summary in store.list()}
-    new = [one for one in found if one.name not in here]
-    for one in found:
+    new = {name: one for name, one in found.items() if name not in here}
+    for name, one in found.items():
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created_at))
-        mark = "  (already here)" if one.name in here else ""
+        mark = "" if name in new else "  (already here)"
         messages = format_count(len(one.messages), "message")
-        sys.stdout.write(f"{one.name:<16}  {at}  {messages:<14} {one.title}{mark}\n")
+        sys.stdout.write(f"{visible(name):<16}  {at}  {messages:<14} {one.title}{mark}\n")
     if not found:
         sys.stdout.write("no sessions of Claude Code or Codex are kept for this folder\n")
     chosen = names or (_ask_names() if new and not only_list else ())
-    unknown = [name for name in chosen if name != "all" and name not in {one.name for one in found}]
+    unknown = [name for name in chosen if name != "all" and name not in found]
     if unknown:
         raise UsageError(
             f"no session is called {', '.join(map(repr, unknown))}; the list above has their names"
@@ -306,10 +312,10 @@ def _import_sessions(
     if only_list:
         sys.stdout.write("nothing was imported: --print only lists\n")
         return OK
-    for one in sorted(new, key=lambda transcript: transcript.created_at):
-        if "all" in chosen or one.name in chosen:
-            session_id = store.add(one.name, one.title, one.messages)
-            sys.stdout.write(f"imported {one.name} as {session_id}: buddy resume {one.name}\n")
+    for name, one in new.items():
+        if "all" in chosen or name in chosen:
+            session_id = store.add(name, one.title, one.messages)
+            sys.stdout.write(f"imported {name} as {session_id}: buddy resume {name}\n")
     return OK
 
 
@@ -322,7 +328,7 @@ def _ask_names() -> tuple[str, ...]:
     return tuple(sys.stdin.readline().split())
 
 
-def _read_transcripts(environment: Mapping[str, str], root: str) -> list[Transcript]:
+def _read_transcripts(environment: Mapping[str, str], root: str) -> dict[str, Transcript]:
     found: list[Transcript] = []
     for path in find_transcripts(environment, root):
         try:
@@ -332,4 +338,4 @@ def _read_transcripts(environment: Mapping[str, str], root: str) -> list[Transcr
             continue
         if transcript is not None:
             found.append(transcript)
-    return sorted(found, key=lambda one: one.created_at)
+    return name_transcripts(found)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, cast
 
 import msgspec
@@ -33,13 +34,16 @@ from buddy.agent.tool import ToolError
 from buddy.extend.imports.findings import Table, home_folder, section
 from buddy.extend.tool_names import buddy_call
 from buddy.safety.paths import is_beneath, open_regular
-from buddy.safety.sanitise import new_id, one_line
+from buddy.safety.sanitise import new_id, one_line, visible
 from buddy.safety.secrets.redact import redact_message
 
 Program = Literal["claude", "codex"]
 MAX_LINE_BYTES = 20_000_000
 MAX_FILE_BYTES = 500_000_000
 TITLE_CHARS = 80
+NAME_CHARS = 8
+_UUID_AT_END = pattern(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")
+_NO_NAME = pattern(r"[^A-Za-z0-9-]")
 _NOT_LETTERS = pattern(r"[^A-Za-z0-9]")
 _CODEX_CONTEXT = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions")
 _CLAUDE_CONTEXT = ("<local-command", "<command-name>", "<command-message>", "Caveat: The messages below")
@@ -50,7 +54,7 @@ class TranscriptError(Exception):
 
 
 class Transcript(msgspec.Struct, frozen=True):
-    """A session of another program. `id` is its id there; times are in seconds since 1970."""
+    """A session of another program. `id` is from the name of its file; times are in seconds since 1970."""
 
     program: Program
     id: str
@@ -59,10 +63,23 @@ class Transcript(msgspec.Struct, frozen=True):
     created_at: float
     messages: tuple[Message, ...]
 
-    @property
-    def name(self) -> str:
+    def name(self, length: int = NAME_CHARS) -> str:
         """Return the name the session has in buddy: importing it again is noticed by it."""
-        return f"{self.program}-{self.id[:8]}" if self.program == "claude" else f"codex-{self.id[-8:]}"
+        part = self.id[:length] if self.program == "claude" else self.id[-length:]
+        return f"{self.program}-{part.strip('-')}"
+
+
+def name_transcripts(transcripts: Iterable[Transcript]) -> dict[str, Transcript]:
+    """Return sessions by name, the oldest first; a name that an older one has is lengthened."""
+    names: dict[str, Transcript] = {}
+    for transcript in sorted(transcripts, key=lambda one: (one.created_at, one.path)):
+        lengths = range(NAME_CHARS, max(NAME_CHARS, len(transcript.id)) + 1)
+        longest = transcript.name(len(transcript.id))
+        candidates = itertools.chain(
+            map(transcript.name, lengths), (f"{longest}-{count}" for count in itertools.count(2))
+        )
+        names[next(name for name in candidates if name not in names)] = transcript
+    return names
 
 
 def find_transcripts(environment: Mapping[str, str], root: str) -> Iterator[str]:
@@ -88,7 +105,7 @@ def read_transcript(path: str, root: str) -> Transcript | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
-                raise TranscriptError(f"{path}: more than {MAX_FILE_BYTES:,} bytes")
+                raise TranscriptError(f"{visible(path)}: more than {MAX_FILE_BYTES:,} bytes")
             first = _parse(file.readline(MAX_LINE_BYTES))
             if first.get("type") == "session_meta":
                 meta = section(first, "payload")
@@ -97,7 +114,7 @@ def read_transcript(path: str, root: str) -> Transcript | None:
             return _read_claude(path, [first, *map(_parse, file)], root)
     except (OSError, ToolError) as error:
         raise TranscriptError(
-            f"{path}: can't be read: {getattr(error, 'strerror', None) or error}"
+            f"{visible(path)}: can't be read: {getattr(error, 'strerror', None) or error}"
         ) from error
 
 
@@ -126,7 +143,7 @@ def _read_claude(path: str, lines: list[Table], root: str) -> Transcript | None:
         if line.get("type") in ("user", "assistant") and not line.get("isMeta"):
             _add_claude(history, section(line, "message"))
     titles = [str(line["summary"]) for line in lines if line.get("type") == "summary" and line.get("summary")]
-    return _transcript("claude", path, str(talk[0].get("sessionId", "")), titles, talk[0], history)
+    return _transcript("claude", path, titles, talk[0], history)
 
 
 def _add_claude(history: _History, message: Table) -> None:
@@ -213,7 +230,7 @@ def _read_codex(path: str, meta: Table, lines: Iterator[Table]) -> Transcript | 
                 history.result(str(payload.get("call_id", "")), text, (), failed=False)
             case _:
                 pass
-    return _transcript("codex", path, str(meta.get("id", "")), [], meta, history)
+    return _transcript("codex", path, [], meta, history)
 
 
 def _add_codex_message(history: _History, payload: Table, model: str) -> None:
@@ -282,7 +299,7 @@ class _History:
 
 
 def _transcript(
-    program: Program, path: str, session_id: str, titles: list[str], first: Table, history: _History
+    program: Program, path: str, titles: list[str], first: Table, history: _History
 ) -> Transcript | None:
     prompts = [
         part.text
@@ -291,11 +308,19 @@ def _transcript(
         for part in message.parts
         if isinstance(part, Text)
     ]
+    session_id = _id_of(path)
     if not prompts or not session_id:
         return None
     title = one_line(titles[-1] if titles else prompts[0], TITLE_CHARS)
     messages = tuple(map(redact_message, history.messages))
     return Transcript(program, session_id, path, title, _seconds(first.get("timestamp"), path), messages)
+
+
+def _id_of(path: str) -> str:
+    """Return the id in the name of a file. The one inside may be that of the session it continues."""
+    stem = os.path.basename(path).removesuffix(".jsonl")
+    found = _UUID_AT_END().search(stem)
+    return found[0] if found else _NO_NAME().sub("", stem.removeprefix("rollout-")).strip("-")
 
 
 def _seconds(stamp: object, path: str) -> float:

@@ -147,7 +147,7 @@ async def test_an_imported_session_is_continued(tmp_path: Path) -> None:
             {**head, "uuid": "1", "type": "user", "message": {"role": "user", "content": "what is it?"}},
             {**head, "uuid": "2", "parentUuid": "1", "type": "assistant", "message": answer},
         ]
-        (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        (folder / "4f35e220-c435.jsonl").write_text("\n".join(map(json.dumps, lines)))
         ran = await program.run("import", "sessions")
         assert "claude-4f35e220" in ran.out
         assert program.sessions() == []

@@ -15,6 +15,7 @@ from buddy.extend.imports.transcripts import (
     Transcript,
     TranscriptError,
     find_transcripts,
+    name_transcripts,
     read_transcript,
 )
 from tests.support.legal_history import is_legal
@@ -53,8 +54,10 @@ def result(call_id: str, content: object, **fields: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
 
 
-def read(tmp_path: Path, lines: Iterable[object], root: str = ROOT) -> Transcript | None:
-    path = tmp_path / "session.jsonl"
+def read(
+    tmp_path: Path, lines: Iterable[object], root: str = ROOT, file: str = f"{SESSION}.jsonl"
+) -> Transcript | None:
+    path = tmp_path / file
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     return read_transcript(str(path), root)
 
@@ -102,7 +105,7 @@ def test_a_conversation_of_claude_code(tmp_path: Path) -> None:
     ]
     assert calls(transcript) == [("read_file", {"path": "a.py"}), ("run_shell", {"command": "ls"})]
     assert transcript is not None
-    assert (transcript.title, transcript.name) == ("Fix the parser", "claude-4f35e220")
+    assert (transcript.title, transcript.name()) == ("Fix the parser", "claude-4f35e220")
     assert [one.status for one in transcript.messages if isinstance(one, ToolMessage)] == ["ok", "error"]
     assert KEY not in str(transcript.messages)
     assert transcript.created_at == 1779780460.079
@@ -188,6 +191,7 @@ def test_a_conversation_of_codex(tmp_path: Path) -> None:
             {"type": "custom_tool_call_output", "call_id": "c2", "output": {"ok": True}},
             said("assistant", "One file."),
         ),
+        file="rollout-2026-06-01T00-00-00-019a2d7a-41c4-78b1-b7cc-a45d62a89cd5.jsonl",
     )
     assert shown(transcript) == [
         ("UserMessage", "list the files"),
@@ -202,7 +206,7 @@ def test_a_conversation_of_codex(tmp_path: Path) -> None:
         ("apply_patch", {"patch": "*** Begin Patch"}),
     ]
     assert transcript is not None
-    assert (transcript.title, transcript.name) == ("list the files", "codex-62a89cd5")
+    assert (transcript.title, transcript.name()) == ("list the files", "codex-62a89cd5")
     assert {one.model for one in transcript.messages if isinstance(one, AssistantMessage)} == {"gpt-5-codex"}
 
 
@@ -245,6 +249,33 @@ def test_files_of_other_folders_and_other_contents_give_no_session(
 ) -> None:
     transcript = read(tmp_path, lines)
     assert transcript is None or shown(transcript) == [("UserMessage", "7")]
+
+
+@pytest.mark.parametrize("inside", ["../../x", "\x1b[31m\x07", "", SESSION[::-1]])
+def test_the_id_comes_from_the_name_of_the_file(tmp_path: Path, inside: str) -> None:
+    transcript = read(tmp_path, [claude_line(1, "user", "x", sessionId=inside)])
+    assert transcript is not None
+    assert transcript.id == SESSION
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("a\x1b[31m\x07b.jsonl", "claude-a31mb"), ("..x y.jsonl", "claude-xy"), ("…\x07.jsonl", None)],
+)
+def test_an_id_has_only_letters_digits_and_hyphens(tmp_path: Path, file: str, name: str | None) -> None:
+    transcript = read(tmp_path, [claude_line(1, "user", "x")], file=file)
+    assert (transcript and transcript.name()) == name
+
+
+def test_every_session_has_a_name_of_its_own(tmp_path: Path) -> None:
+    files = ("4f35e220-c1.jsonl", "4f35e220-c2.jsonl", "b/4f35e220-c1.jsonl")
+    (tmp_path / "b").mkdir()
+    transcripts = [read(tmp_path, [claude_line(1, "user", "x")], file=file) for file in files]
+    names = name_transcripts(one for one in reversed(transcripts) if one)
+    assert list(names) == ["claude-4f35e220", "claude-4f35e220-c", "claude-4f35e220-c1"]
+    again = name_transcripts([*names.values(), *[one for one in transcripts if one]])
+    assert list(again)[-1].startswith("claude-4f35e220")
+    assert len(again) == 6
 
 
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
