@@ -15,14 +15,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from buddy.agent.messages import Image, UserPart
+from buddy.agent.host import Outcome
+from buddy.agent.messages import NO_USAGE, Image, UserPart
 from buddy.agent.tool import ToolError
 from buddy.app.session import Session
 from buddy.config.settings import ConfigError
 from buddy.headless.control import ControlChannel
 from buddy.headless.exec import ExecRun, run_exec
-from buddy.headless.exit_codes import INTERRUPTED, OK, TERMINATED
-from buddy.headless.formats import Format, RunFacts
+from buddy.headless.exit_codes import FAILED, INTERRUPTED, OK, TERMINATED
+from buddy.headless.formats import Format, RunFacts, RunResult
 from buddy.headless.input_lines import InputError, Lines, as_object, message_content, parse_line
 from buddy.headless.permission_requests import PermissionRequests
 from buddy.headless.program_servers import ProgramServers
@@ -83,12 +84,14 @@ class StreamRun(msgspec.Struct, frozen=True):
 
 
 class QueuedMessage(msgspec.Struct, frozen=True):
-    """A message that waits for its turn. `uuid` is the program's own name for it."""
+    """A message that waits for its turn. `uuid` is the program's own name for it, `line` the number of its
+    line."""
 
     text: str
     images: tuple[Image, ...]
     uuid: str
     message: dict[str, Any]
+    line: int
 
 
 class StreamSession:
@@ -129,7 +132,9 @@ class StreamSession:
                 try:
                     parts = await run.expand(waiting.text) if waiting.text else ()
                 except (TaskError, ConfigError) as error:
-                    self._report(error)
+                    self._report(error, waiting.line)
+                    self._finish_refused(waiting, error, output)
+                    code = FAILED
                     continue
                 self._begin(waiting)
                 self._interrupted = False
@@ -151,6 +156,21 @@ class StreamSession:
         board, task_id = self._run.session.board, self._run.task_id
         self._interrupted = board.task(task_id).running
         board.cancel(task_id, "interrupted")
+
+    def _finish_refused(self, waiting: QueuedMessage, error: Exception, output: Format) -> None:
+        """Write a turn that could not begin: programs wait for one result a message."""
+        board, task_id = self._run.session.board, self._run.task_id
+        output.start(self._run.facts(), board.message(waiting.text, "prompt"))
+        output.finish(
+            RunResult(
+                outcome=Outcome("failed", str(error), "", 0, ()),
+                answer="",
+                usage=NO_USAGE,
+                cost_usd=board.task(task_id).meter.cost_usd,
+                duration_ms=0,
+                denials=(),
+            )
+        )
 
     def _begin(self, waiting: QueuedMessage) -> None:
         task = self._run.session.board.task(self._run.task_id)
@@ -193,16 +213,14 @@ class StreamSession:
             try:
                 self._take(parse_line(line))
             except InputError as error:
-                self._report(error)
+                self._report(error, self._count)
             self._changed.set()
         self._ended = True
         self._program.control.close()
         self._changed.set()
 
-    def _report(self, error: Exception) -> None:
-        self._run.reply(
-            {"type": "system", "subtype": "input_error", "line": self._count, "error": str(error)}
-        )
+    def _report(self, error: Exception, line: int) -> None:
+        self._run.reply({"type": "system", "subtype": "input_error", "line": line, "error": str(error)})
 
     def _take(self, data: dict[str, Any]) -> None:
         if not data:
@@ -224,7 +242,8 @@ class StreamSession:
         if len(self._waiting) >= MAX_WAITING:
             raise InputError(f"{MAX_WAITING} messages wait already; this one was left out")
         uuid = data.get("uuid")
-        self._waiting.append(QueuedMessage(text, images, uuid if isinstance(uuid, str) else "", data))
+        name = uuid if isinstance(uuid, str) else ""
+        self._waiting.append(QueuedMessage(text, images, name, data, self._count))
 
     def _take_request(self, data: dict[str, Any]) -> None:
         request_id = data.get("request_id")

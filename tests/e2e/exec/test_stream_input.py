@@ -60,6 +60,26 @@ async def test_a_line_that_is_no_message_costs_only_itself(tmp_path: Path) -> No
     assert [one["line"] for one in errors] == [1, 2, 3, 4, 5, 6]
 
 
+async def test_a_message_that_can_not_be_expanded_gets_a_result_and_its_own_line(tmp_path: Path) -> None:
+    async with FakeLLM([reply("Next.")]) as server:
+        program = Program(tmp_path, server.url)
+        commands = program.repo / ".claude" / "commands"
+        commands.mkdir(parents=True)
+        (commands / "x.md").write_text("Do x.\n")
+        refused = await program.run(*SDK, stdin=lines(said("/x now"), request(1, subtype="mcp_status")))
+        ran = await program.run(*SDK, stdin=lines(said("/x now"), said("hi"), said("")))
+    ends = [one for one in ran.objects() if one["type"] == "result"]
+    errors = [one for one in ran.objects() if one.get("subtype") == "input_error"]
+    assert [(one["subtype"], one["is_error"]) for one in ends] == [
+        ("error_during_execution", True),
+        ("success", False),
+    ]
+    assert "trust" in ends[0]["result"]
+    assert ends[0]["session_id"] == ends[1]["session_id"] != ""
+    assert sorted(one["line"] for one in errors) == [1, 3]
+    assert (refused.code, ran.code) == (1, 0)
+
+
 async def test_what_would_silently_be_missing_is_refused(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         program = Program(tmp_path, server.url)
