@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
@@ -240,14 +241,12 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         response = await self._send_with(token, request)
         if response.status_code != 401 or not token:
             return response
-        try:
+        async with AsyncExitStack() as unless_kept:
+            unless_kept.push_async_callback(response.aclose)
             other = await self._login.token(self._renew, refused=token)
             if other in ("", token):
+                unless_kept.pop_all()
                 return response
-        except BaseException:
-            await response.aclose()
-            raise
-        await response.aclose()
         return await self._send_with(other, request)
 
     async def _send_last(self, request: httpx2.Request) -> httpx2.Response:

@@ -102,7 +102,7 @@ async def test_an_interrupt_ends_the_turn_and_not_the_run(tmp_path: Path) -> Non
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(lines(said("long")))
-            while json.loads(await process.stdout.readline())["type"] != "stream_event":
+            while b"content_block_delta" not in await process.stdout.readline():
                 pass
             process.stdin.write(lines(request(1, subtype="interrupt"), said("go on")))
             process.stdin.close()
