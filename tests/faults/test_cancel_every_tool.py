@@ -20,7 +20,7 @@ def test_every_tool_has_a_scenario() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [tool.name for tool in BUILTIN_TOOLS])
+@pytest.mark.parametrize("name", list(SCENARIOS))
 async def test_a_tool_cancelled_at_any_moment_leaves_nothing_half_done(tmp_path: Path, name: str) -> None:
     async with cancel_session(tmp_path) as session:
         problems, _cancelled = await rounds(session, name, ROUNDS, random.Random(name))

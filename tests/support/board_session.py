@@ -84,7 +84,7 @@ class BoardSession:
             task_budget=Budget(),
             session_budget=Budget(),
             attended=True,
-            has_approver=True,
+            has_approver=bool(more.get("attended", True)),
             steering="all",
             follow_ups="one",
         )

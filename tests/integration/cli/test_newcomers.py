@@ -212,7 +212,7 @@ async def test_WALK_6_a_failing_command_is_told_by_its_exit_code(tmp_path: Path)
 def test_WALK_6_the_reason_of_an_ending_is_kept() -> None:
     said: list[str] = []
     text = "a\nlast\n[exit code 143, 2.0 s; stopped: time limit]"
-    shown = Command("sleep", "a\nlast\n", 143, "", 2.0)
+    shown = Command("sleep", "a\nlast\n", 143, "", 2.0, limit="stopped: time limit")
     ProgressLines(said.append).event(ToolFinished("c", "error", text, shown, 2.0, cached=False))
     assert said == ["  exit code 143 (stopped: time limit): last\n"]
 
