@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,32 @@ async def test_M3_the_read_only_profile_is_bounded_and_the_other_is_not(level: i
         )
         assert "memory exhausted" in (await project.run(GREEDY, project.confinement("read-only"))).text
         assert (await project.run(GREEDY, project.confinement())).code == 0
+
+
+@pytest.fixture
+def own_memory() -> Iterator[None]:
+    """Memory of this process above the bound of the commands; reserved, not filled."""
+    with mmap.mmap(-1, BOUND + 100_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
+        yield
+
+
+@pytest.mark.usefixtures("own_memory")
+async def test_a_program_above_the_bound_still_starts_bounded_commands(tmp_path: Path) -> None:
+    async with tool_project(tmp_path) as project:
+        bound(project)
+        assert "exit code 0" in await call(project, "true", reads=True)
+        assert "memory exhausted" in await call(project, GREEDY, reads=True)
+
+
+@requires("bwrap", "landlock")
+@pytest.mark.parametrize("level", sorted(LOOKS))
+@pytest.mark.usefixtures("own_memory")
+async def test_a_program_above_the_bound_still_starts_commands_in_the_sandbox(level: int) -> None:
+    async with sandbox_machine(look=LOOKS[level]) as project:
+        project.children.settings = ProcessSettings(
+            project.children.settings.spill_folder, reader_bytes=BOUND
+        )
+        assert "memory exhausted" in (await project.run(GREEDY, project.confinement("read-only"))).text
 
 
 @pytest.mark.parametrize(

@@ -151,22 +151,23 @@ def _start(
     launch: Launch, tag: Tag, starter: Starter, *, stdin: int, out: int, errors: int = -1
 ) -> subprocess.Popen[bytes]:
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            launch.argv,
-            cwd=launch.cwd,
-            env=dict(launch.env),
-            stdin=stdin,
-            stdout=out,
-            stderr=out if errors < 0 else errors,
-            close_fds=True,
-            pass_fds=launch.pass_fds,
-            start_new_session=True,
-        )
-
-    try:
+        # The limits are buddy's own meanwhile: a thread that the starter begins must not meet them.
         spared = end_children_first() if launch.is_expendable else contextlib.nullcontext()
         with tag_children(tag.number, launch.processes, launch.data_bytes), spared:
-            process = starter(start)
+            return subprocess.Popen(
+                launch.argv,
+                cwd=launch.cwd,
+                env=dict(launch.env),
+                stdin=stdin,
+                stdout=out,
+                stderr=out if errors < 0 else errors,
+                close_fds=True,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,
+            )
+
+    try:
+        process = starter(start)
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error
     fix_limits(process.pid, launch.data_bytes)

@@ -2,7 +2,8 @@
 
 The soft and hard limits a person configures are set by a `bash` that sets them and then becomes the command
 (one more exec, about a millisecond), so that no descendant can be born before them. Those that are always
-there cost nothing: the child inherits them from buddy, which has them for the instant of the start.
+there cost nothing: the child inherits them from buddy, which has them for the instant of the start. A memory
+limit that buddy itself has no room in is set by that `bash` too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ processor, an editor, and buddy's own threads."""
 READERS_SHARE = 4
 """A command that runs without a question may use a quarter of the memory."""
 _LEAST_FOR_READERS = 1_000_000_000
-"""More than buddy itself uses: it has this limit too while a command is started."""
+_ROOM_BYTES = 256_000_000
+"""Memory that buddy may still take while it has the memory limit of a command that is started."""
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _OOM_SCORE = 500
 
@@ -99,7 +101,9 @@ _SIGNS = (
 
 
 def with_limits(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[str, ...]:
-    """Return the command line that runs `argv` under the limits; `argv` itself when there are none to set."""
+    """Return the command line that runs `argv` under the limits; `argv` itself when there are none to set.
+
+    Leave `data_bytes` out of the limits where the child inherits it."""
     settings = _settings(limits)
     if not settings and sys.platform == "linux":
         return argv
@@ -113,6 +117,7 @@ def _settings(limits: ProcessLimits) -> list[str]:
         ("f", limits.file_bytes, 1024, resource.RLIMIT_FSIZE),
         ("u", limits.processes, 1, resource.RLIMIT_NPROC),
         ("n", limits.open_files, 1, resource.RLIMIT_NOFILE),
+        ("d", limits.data_bytes, 1024, resource.RLIMIT_DATA),
     )
     found = [
         f"ulimit -{flag} {max(1, _at_most(value, kind) // unit)}"
@@ -214,6 +219,18 @@ def tag_children(number: int, processes: int | None = None, data_bytes: int | No
     finally:
         for kind, limit in before:
             resource.setrlimit(kind, limit)
+
+
+def leaves_room(data_bytes: int) -> bool:
+    """Return True if buddy can have this limit of writable private memory itself while a command is started.
+
+    Above it, all threads of buddy would be refused memory, and end without a word."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            own = int(file.read().split()[5]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):  # a system without /proc
+        return False
+    return own + _ROOM_BYTES <= data_bytes
 
 
 def fix_limits(pid: int, data_bytes: int | None = None) -> None:

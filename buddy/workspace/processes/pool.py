@@ -25,7 +25,13 @@ from buddy.workspace.processes.launch import (
     launch_with_pipe,
     start_directly,
 )
-from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, shared_processes, with_limits
+from buddy.workspace.processes.limits import (
+    NO_LIMITS,
+    ProcessLimits,
+    leaves_room,
+    shared_processes,
+    with_limits,
+)
 from buddy.workspace.processes.output import OutputBounds, OutputLog
 from buddy.workspace.processes.process_tree import (
     Tag,
@@ -186,6 +192,11 @@ class ChildProcesses:
     def _launch(self, request: CommandRequest, tag: Tag) -> Launch:
         argv = request.argv
         limits = self.limits_of(request)
+        inherited = limits.data_bytes
+        if inherited is not None and leaves_room(inherited):
+            limits = msgspec.structs.replace(limits, data_bytes=None)
+        else:
+            inherited = None
         if limits != NO_LIMITS or sys.platform != "linux":
             argv = with_limits(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
@@ -195,7 +206,7 @@ class ChildProcesses:
             request.cwd,
             env,
             processes=processes,
-            data_bytes=limits.data_bytes,
+            data_bytes=inherited,
             is_expendable=request.limited,
             stdin=request.stdin,
         )
