@@ -104,7 +104,7 @@ def test_a_string_over_several_lines_is_coloured_in_each_version() -> None:
 
 def test_a_comment_that_changed_is_readable_on_its_ground() -> None:
     lines = drawn("@@ -1 +1,2 @@\n # as it was\n+# new\n", Look("dark", UNICODE, ansi=True, depth="256"))
-    assert "\x1b[38;5;246m1  \x1b[3m# as it was" in lines[0]
+    assert "38;5;246m1  \x1b[3m# as it was" in lines[0]
     assert "48;5;22m2 \x1b[38;5;114m+\x1b[38;5;251m# new" in lines[1]
 
 

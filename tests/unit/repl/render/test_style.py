@@ -144,7 +144,8 @@ def seen(color: Color, theme: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_role_is_readable_on_the_background_of_its_theme(theme: str, depth: Depth) -> None:
     styles = rich_theme(Look(theme, UNICODE, ansi=True, depth=depth)).styles
-    assert [name for name, style in styles.items() if style.dim] == ["dim"]
+    dim = {"dim", "gutter"} if theme == "dark" else {"dim"}  # no text but what asks for it by name
+    assert {name for name, style in styles.items() if style.dim} == dim
     weak = [
         (name, shown, background)
         for name, style in styles.items()
