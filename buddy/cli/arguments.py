@@ -165,8 +165,9 @@ def parse(arguments: Sequence[str]) -> Options:
     if (allowed := fields.pop("allowed_tools", None)) is not None:
         fields["allow"] = [*fields.get("allow", []), *_split_rules(allowed)]
     _take_aliases(fields)
-    # `buddy help me understand this` is a prompt: a topic is one word.
+    # `buddy help me understand this` is a prompt: a topic is one word. `buddy -p doctor` is one too.
     is_prompt = words[:1] == ["help"] and ("print" in fields or len(words) + len(literal) > 2)
+    is_prompt = is_prompt or (words[:1] != [] and "print" in fields and _stands_first(head))
     command = words.pop(0) if words and words[0] in COMMANDS and not is_prompt else ""
     is_bare = bool(words) and not (command or is_prompt or "print" in fields)
     if is_bare and (advice := _mistaken([*words, *literal])):
@@ -175,6 +176,22 @@ def parse(arguments: Sequence[str]) -> Options:
     if "help" not in fields:
         _check_together(fields, command, words)
     return msgspec.convert({**fields, "command": command, "words": words}, Options)
+
+
+_PRINTING = ("exec", "resume", "init", "import", "new")
+"""Commands that -p may follow: it runs the first two without a terminal, the others only show."""
+
+
+def _stands_first(words: Sequence[str]) -> bool:
+    """Tell whether -p stands before the first word that is neither an option nor its value."""
+    for end in range(1, len(words) + 1):
+        try:
+            fields, before = _read(words[:end])
+        except UsageError:
+            continue  # the value of its last option comes next
+        if "print" in fields:
+            return not before
+    return False
 
 
 def _take_aliases(fields: dict[str, Any]) -> None:
@@ -283,6 +300,10 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         raise UsageError(
             f"buddy {command} takes no words. As a prompt: buddy -- {command} {shlex.join(words)}"
         )
+    if "print" in fields and row is not None and command not in _PRINTING:
+        import shlex  # imported here: only needed for the error
+
+        raise UsageError(f"buddy {command} has no -p. As a prompt: buddy -p {shlex.join([command, *words])}")
     json = row.json if row is not None else "run"
     if "json" in fields and json == "none":
         raise UsageError(f"buddy {command} has no --json; exec, sessions, permissions and doctor have")

@@ -40,6 +40,7 @@ from buddy.headless.formats import (
     RunFacts,
     SseFormat,
     TextFormat,
+    server_state,
 )
 from buddy.headless.stream_format import StreamJsonFormat
 from buddy.headless.structured import AnswerSchema
@@ -55,14 +56,6 @@ MAX_STDIN_CHARS = 1_000_000
 MAX_IMAGE_FILE_BYTES = 50_000_000
 SERVERS_WAIT_S = 10.0
 """How long a run waits for MCP servers before it begins without the slow ones."""
-STATES = {
-    "ready": "connected",
-    "disabled": "disabled",
-    "login": "needs-auth",
-    "failed": "failed",
-    "lost": "failed",
-}
-"""States of MCP servers in the words of Claude's protocol; any other is pending."""
 NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
@@ -276,7 +269,7 @@ def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
     definitions = [one for one in session.extensions.catalogue.definitions if one.state == "active"]
     servers = session.mcp.servers.values() if session.mcp is not None else ()
     return RunFacts(
-        servers=tuple((server.name, STATES.get(server.state, "pending")) for server in servers),
+        servers=tuple((server.name, server_state(server.state)) for server in servers),
         commands=tuple(one.name for one in definitions if one.kind == "command"),
         skills=tuple(one.name for one in definitions if one.kind == "skill"),
         agents=tuple(one.name for one in definitions if one.kind == "agent"),

@@ -106,6 +106,20 @@ In practice, text longer than this before a call was an answer by itself.
 _SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
 
 
+_SERVER_STATES = {
+    "ready": "connected",
+    "disabled": "disabled",
+    "login": "needs-auth",
+    "failed": "failed",
+    "lost": "failed",
+}
+
+
+def server_state(state: str) -> str:
+    """Return the state of an MCP server in the words of Claude's protocol."""
+    return _SERVER_STATES.get(state, "pending")
+
+
 class RunFacts(msgspec.Struct, frozen=True):
     """The facts known at the start of a run. `servers` are MCP servers with their state."""
 

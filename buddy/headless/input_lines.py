@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+from collections import deque
 from typing import Any, cast
 
 from buddy.agent.lazy_regex import pattern
@@ -13,11 +14,15 @@ from buddy.agent.messages import Image
 
 MAX_LINE_BYTES = 32_000_000
 """A line with some pictures; a longer one is answered with an error."""
+MAX_QUEUED_BYTES = 32_000_000
+"""Bytes of lines that are read ahead; the longest line fits."""
+LINE_OVERHEAD_BYTES = 100
+"""Memory of a line besides its bytes: millions of short lines are no small queue."""
 READ_BYTES = 65_536
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
-Lines = asyncio.Queue[bytes | EOFError | None]
-"""Lines in their order; None stands for one that was too long, EOFError for the end."""
+Line = bytes | EOFError | None
+"""A line; None stands for one that was too long, EOFError for the end."""
 
 _SURROGATE = pattern(r"\\u[dD][89a-fA-F]")
 
@@ -60,11 +65,43 @@ class LineSplitter:
         return line
 
 
-def read_lines(descriptor: int, loop: asyncio.AbstractEventLoop) -> Lines:
-    """Read lines in a thread: stdin may be a pipe, a file or a terminal. A full queue stops the reading."""
-    queue: Lines = asyncio.Queue(16)
+class LineQueue:
+    """Lines in their order, from one writer to one reader. It holds a number of bytes, not of lines."""
 
-    def put(line: bytes | EOFError | None) -> None:
+    def __init__(self, limit: int = MAX_QUEUED_BYTES) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._lines: deque[Line] = deque()
+        self._changed = asyncio.Condition()
+
+    async def put(self, line: Line) -> None:
+        """Add a line once there is room for it. An empty queue has room for any."""
+        size = _size(line)
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._lines or self._bytes + size <= self._limit)
+            self._lines.append(line)
+            self._bytes += size
+            self._changed.notify_all()
+
+    async def get(self) -> Line:
+        """Wait for the next line and take it."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: bool(self._lines))
+            line = self._lines.popleft()
+            self._bytes -= _size(line)
+            self._changed.notify_all()
+            return line
+
+
+def _size(line: Line) -> int:
+    return LINE_OVERHEAD_BYTES + (len(line) if isinstance(line, bytes) else 0)
+
+
+def read_lines(descriptor: int, loop: asyncio.AbstractEventLoop) -> LineQueue:
+    """Read lines in a thread: stdin may be a pipe, a file or a terminal. A full queue stops the reading."""
+    queue = LineQueue()
+
+    def put(line: Line) -> None:
         asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
 
     def read() -> None:

@@ -7,7 +7,7 @@ another input, which the policy judges again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +19,7 @@ from buddy.app.session import Session
 from buddy.extend.tool_names import claude_names
 from buddy.headless.control import ControlChannel
 from buddy.headless.input_lines import InputError, as_object
+from buddy.headless.running_tasks import RunningTasks
 from buddy.safety.policy.approval_text import missing_approval
 from buddy.safety.policy.decide import mode_by_name
 from buddy.safety.policy.rules import RuleSet
@@ -50,7 +51,7 @@ class PermissionRequests:
         self._warn = warn
         self._reader = session.board.reader()
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = RunningTasks()
         self._asking_questions: dict[int, asyncio.Task[None]] = {}
         session.questions.listeners.append(self._put_question)
         session.questions.close_listeners.append(self._take_back_question)
@@ -62,7 +63,7 @@ class PermissionRequests:
                 for task_event in events:
                     match task_event.event:
                         case ApprovalRequested() as request:
-                            asking = self._start(self._ask(task_event.task_id, request))
+                            asking = self._work.start(self._ask(task_event.task_id, request))
                             self._asking[request.request_id] = asking
                         case ApprovalResolved(request_id=request_id):
                             done = self._asking.pop(request_id, None)
@@ -72,22 +73,15 @@ class PermissionRequests:
                             pass  # everything else is no question
         finally:
             self._reader.close()
-            for work in self._work:
-                work.cancel()
+            await self._work.end()
 
     def _put_question(self, question: OpenQuestion) -> None:
-        self._asking_questions[question.number] = self._start(self._ask_question(question))
+        self._asking_questions[question.number] = self._work.start(self._ask_question(question))
 
     def _take_back_question(self, number: int) -> None:
         asking = self._asking_questions.pop(number, None)
         if asking is not None and asking is not asyncio.current_task():
             asking.cancel()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
 
     async def _ask(self, task_id: int, event: ApprovalRequested) -> None:
         board = self._session.board

@@ -12,6 +12,7 @@ import msgspec
 from buddy.extend.mcp.channel import ChannelClosed
 from buddy.extend.mcp.guard import MessageGuard
 from buddy.headless.control import ControlChannel, ProgramGoneError, RequestRefusedError
+from buddy.headless.running_tasks import RunningTasks
 
 METHOD_NOT_FOUND = -32601
 
@@ -25,7 +26,7 @@ class ProgramChannel:
         self._forget = forget
         self._guard = MessageGuard(time.monotonic)
         self._messages: asyncio.Queue[dict[str, Any] | ChannelClosed] = asyncio.Queue()
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking = RunningTasks()
         self._problem: ChannelClosed | None = None
 
     def send(self, message: dict[str, Any]) -> None:
@@ -33,9 +34,7 @@ class ProgramChannel:
         if self._problem is not None:
             raise self._problem
         self._guard.note_sent(message)
-        asking = asyncio.create_task(self._ask(message))
-        self._asking.add(asking)
-        asking.add_done_callback(self._asking.discard)
+        self._asking.start(self._ask(message))
 
     async def _ask(self, message: dict[str, Any]) -> None:
         request = {"subtype": "mcp_message", "server_name": self._name, "message": message}
@@ -81,10 +80,7 @@ class ProgramChannel:
         """End the connection; open requests are withdrawn."""
         self._forget(self)
         self._break(ChannelClosed("the connection was closed"))
-        for asking in self._asking:
-            asking.cancel()
-        if self._asking:
-            await asyncio.wait(self._asking)
+        await self._asking.end()
 
     def _break(self, problem: ChannelClosed) -> None:
         if self._problem is None:

@@ -12,7 +12,7 @@ from buddy import __version__
 from buddy.agent.tool import ToolError
 from buddy.app.session import Session
 from buddy.headless.control import ControlChannel
-from buddy.headless.formats import RunFacts
+from buddy.headless.formats import RunFacts, server_state
 from buddy.headless.input_lines import InputError, as_object
 from buddy.headless.program_hooks import read_hooks
 from buddy.headless.program_servers import ProgramServers
@@ -23,15 +23,24 @@ from buddy.tasks.rewinding import changed_paths, changes_since
 from buddy.workspace.undo.log import UndoEntry
 
 UNSUPPORTED = (
-    *("appendSubagentSystemPrompt", "excludeDynamicSections", "plugins", "skills", "toolAliases"),
-    "sdkMcpServerConfigs",
+    *("appendSubagentSystemPrompt", "excludeDynamicSections", "managedSettings", "planModeInstructions"),
+    *("plugins", "sdkMcpServerConfigs", "skills", "toolAliases"),
 )
 """Fields of `initialize` that would change what the model may do or reads, and that buddy does not have."""
+KNOWN = frozenset(
+    {
+        *("subtype", "hooks", "agents", "jsonSchema", "systemPrompt", "appendSystemPrompt", "sdkMcpServers"),
+        "forwardSubagentText",  # the messages of subagents are always written
+        *("sdkMcpServerManifests", "systemPromptSnapshot"),  # both only save time
+        *UNSUPPORTED,
+    }
+)
+"""Fields of `initialize` that are carried out, refused or without a consequence. Any other is reported."""
 
 
 class Requests(msgspec.Struct, frozen=True):
     """Answers the requests of a program. `positions` are the lengths of the history before the turns of its
-    messages, by their uuid; `interrupt` ends the running turn."""
+    messages, by their uuid; `interrupt` ends the running turn; `warn` writes a sentence for the user."""
 
     session: Session
     task_id: int
@@ -40,6 +49,7 @@ class Requests(msgspec.Struct, frozen=True):
     servers: ProgramServers
     positions: Mapping[str, int]
     interrupt: Callable[[], None]
+    warn: Callable[[str], None]
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out a request and return its answer. Raises `InputError`, `TaskError`, `ConfigError`,
@@ -79,6 +89,9 @@ class Requests(msgspec.Struct, frozen=True):
         for name in UNSUPPORTED:
             if request.get(name):
                 raise InputError(f"initialize: {name} is not supported")
+        ignored = sorted(name for name, value in request.items() if name not in KNOWN and value)
+        if ignored:
+            self.warn(f"initialize: unknown fields are ignored: {', '.join(ignored)}")
         session = self.session
         for hook in read_hooks(request.get("hooks"), self.control):
             session.extensions.hooks.add(hook)
@@ -103,6 +116,7 @@ class Requests(msgspec.Struct, frozen=True):
             "account": {},
             "hook_on_failure_supported": True,
             "hooks_applied": True,
+            "ignored_fields": ignored,
             "claude_code_version": f"{PROTOCOL} (buddy {__version__})",
         }
 
@@ -175,17 +189,10 @@ def server_states(session: Session) -> list[dict[str, Any]]:
     """Return the MCP servers of a session with their state in Claude's words."""
     if session.mcp is None:
         return []
-    words = {
-        "ready": "connected",
-        "failed": "failed",
-        "lost": "failed",
-        "disabled": "disabled",
-        "login": "needs-auth",
-    }
     return [
         {
             "name": name,
-            "status": words.get(server.state, "pending"),
+            "status": server_state(server.state),
             **({"error": server.reason} if server.reason else {}),
             "scope": server.definition.scope,
             "tools": [{"name": tool.name} for tool in session.mcp.tools_of(name)],

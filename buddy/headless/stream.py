@@ -24,7 +24,7 @@ from buddy.headless.control import ControlChannel
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import FAILED, INTERRUPTED, OK, TERMINATED
 from buddy.headless.formats import Format, RunFacts, RunResult
-from buddy.headless.input_lines import InputError, Lines, as_object, message_content, parse_line
+from buddy.headless.input_lines import InputError, Line, LineQueue, as_object, message_content, parse_line
 from buddy.headless.permission_requests import PermissionRequests
 from buddy.headless.program_servers import ProgramServers
 from buddy.headless.requests import Requests
@@ -33,14 +33,16 @@ from buddy.tasks.task import TaskError
 
 MAX_WAITING = 100
 """Messages that may wait for their turn."""
+MAX_WAITING_BYTES = 64_000_000
+"""Bytes of the lines of waiting messages: two of the longest."""
 
 
 class ProgramInput:
     """The program's side of the run: its lines, and the channel to ask it something."""
 
-    def __init__(self, lines: Lines, control: ControlChannel) -> None:
+    def __init__(self, lines: LineQueue, control: ControlChannel) -> None:
         self._lines = lines
-        self._first: bytes | EOFError | Literal[False] | None = False
+        self._first: Line | Literal[False] = False
         self.control = control
         self.servers = ProgramServers(control)
 
@@ -58,7 +60,7 @@ class ProgramInput:
         is_initialize = line.get("type") == "control_request" and request.get("subtype") == "initialize"
         return request if is_initialize else {}
 
-    async def next(self) -> bytes | EOFError | None:
+    async def next(self) -> Line:
         """Return the next line."""
         if self._first is not False:
             line, self._first = self._first, False
@@ -84,13 +86,21 @@ class StreamRun(msgspec.Struct, frozen=True):
 
 
 class QueuedMessage(msgspec.Struct, frozen=True):
-    """A message that waits for its turn. `uuid` is the program's own name for it, `line` the number of its
-    line."""
+    """A message that waits for its turn, as the bytes it came in: what they mean takes several times their
+    memory. `line` is the number of its line."""
+
+    data: bytes
+    line: int
+
+
+class ProgramMessage(msgspec.Struct, frozen=True):
+    """A message whose turn begins. `uuid` is the program's own name for it, `fields` are all of its line,
+    `line` the number of that."""
 
     text: str
     images: tuple[Image, ...]
     uuid: str
-    message: dict[str, Any]
+    fields: dict[str, Any]
     line: int
 
 
@@ -109,8 +119,10 @@ class StreamSession:
             program.servers,
             self._positions,
             self.interrupt,
+            run.warn,
         )
         self._waiting: deque[QueuedMessage] = deque()
+        self._waiting_bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
         self._interrupted = False
@@ -128,18 +140,20 @@ class StreamSession:
         code = OK
         try:
             while await self._next():
-                waiting = self._waiting.popleft()
+                queued = self._waiting.popleft()
+                self._waiting_bytes -= len(queued.data)
+                message = _read_message(parse_line(queued.data), queued.line)
                 try:
-                    parts = await run.expand(waiting.text) if waiting.text else ()
+                    parts = await run.expand(message.text) if message.text else ()
                 except (TaskError, ConfigError) as error:
-                    self._report(error, waiting.line)
-                    self._finish_refused(waiting, error, output)
+                    self._report(error, message.line)
+                    self._finish_refused(message, error, output)
                     code = FAILED
                     continue
-                self._begin(waiting)
+                self._begin(message)
                 self._interrupted = False
                 turn = ExecRun(
-                    (*parts, *waiting.images), run.facts(), run.stop_on_denial, run.warn, run.schema
+                    (*parts, *message.images), run.facts(), run.stop_on_denial, run.warn, run.schema
                 )
                 code = await run_exec(run.session.board, run.task_id, turn, output)
                 if code == TERMINATED or (code == INTERRUPTED and not self._interrupted):
@@ -157,10 +171,10 @@ class StreamSession:
         self._interrupted = board.task(task_id).running
         board.cancel(task_id, "interrupted")
 
-    def _finish_refused(self, waiting: QueuedMessage, error: Exception, output: Format) -> None:
+    def _finish_refused(self, message: ProgramMessage, error: Exception, output: Format) -> None:
         """Write a turn that could not begin: programs wait for one result a message."""
         board, task_id = self._run.session.board, self._run.task_id
-        output.start(self._run.facts(), board.message(waiting.text, "prompt"))
+        output.start(self._run.facts(), board.message(message.text, "prompt"))
         output.finish(
             RunResult(
                 outcome=Outcome("failed", str(error), "", 0, ()),
@@ -172,12 +186,12 @@ class StreamSession:
             )
         )
 
-    def _begin(self, waiting: QueuedMessage) -> None:
+    def _begin(self, message: ProgramMessage) -> None:
         task = self._run.session.board.task(self._run.task_id)
-        if waiting.uuid:
-            self._positions[waiting.uuid] = len(task.history)
+        if message.uuid:
+            self._positions[message.uuid] = len(task.history)
         if self._run.replays:
-            self._run.reply({**waiting.message, "session_id": self._run.session.session_id, "isReplay": True})
+            self._run.reply({**message.fields, "session_id": self._run.session.session_id, "isReplay": True})
 
     async def _next(self) -> bool:
         """Wait for a message and for the servers; False at the end of stdin or a signal."""
@@ -211,7 +225,7 @@ class StreamSession:
         while not isinstance(line := await self._program.next(), EOFError):
             self._count += 1
             try:
-                self._take(parse_line(line))
+                self._take(parse_line(line), line or b"")
             except InputError as error:
                 self._report(error, self._count)
             self._changed.set()
@@ -222,28 +236,35 @@ class StreamSession:
     def _report(self, error: Exception, line: int) -> None:
         self._run.reply({"type": "system", "subtype": "input_error", "line": line, "error": str(error)})
 
-    def _take(self, data: dict[str, Any]) -> None:
-        if not data:
+    def _take(self, fields: dict[str, Any], data: bytes) -> None:
+        if not fields:
             return
-        match data.get("type"):
+        match fields.get("type"):
             case "user":
-                self._take_message(data)
+                self._take_message(fields, data)
             case "control_request":
-                self._take_request(data)
+                self._take_request(fields)
             case "control_response":
-                self._program.control.take_answer(as_object(data.get("response")))
+                self._program.control.take_answer(as_object(fields.get("response")))
             case "control_cancel_request" | "keep_alive":
                 pass  # every request is answered as fast as it can be
             case kind:
                 raise InputError(f"expected type user or control_request, found {str(kind)[:60]!r}")
 
-    def _take_message(self, data: dict[str, Any]) -> None:
-        text, images = message_content(as_object(data.get("message")))
+    def _take_message(self, fields: dict[str, Any], data: bytes) -> None:
+        _read_message(fields, self._count)
         if len(self._waiting) >= MAX_WAITING:
-            raise InputError(f"{MAX_WAITING} messages wait already; this one was left out")
-        uuid = data.get("uuid")
-        name = uuid if isinstance(uuid, str) else ""
-        self._waiting.append(QueuedMessage(text, images, name, data, self._count))
+            raise InputError(
+                f"{MAX_WAITING} messages wait already; this one was left out: send it after the next result"
+            )
+        if self._waiting and self._waiting_bytes + len(data) > MAX_WAITING_BYTES:
+            raise InputError(
+                f"expected at most {MAX_WAITING_BYTES:,} bytes of waiting messages, found "
+                f"{self._waiting_bytes + len(data):,} with this one; it was left out: send it after the next "
+                "result"
+            )
+        self._waiting.append(QueuedMessage(data, self._count))
+        self._waiting_bytes += len(data)
 
     def _take_request(self, data: dict[str, Any]) -> None:
         request_id = data.get("request_id")
@@ -266,3 +287,10 @@ class StreamSession:
         else:
             response = {"subtype": "success", "request_id": request_id, "response": answer}
         self._run.reply({"type": "control_response", "response": response})
+
+
+def _read_message(fields: dict[str, Any], line: int) -> ProgramMessage:
+    """Return the message of a line. Raises `InputError`."""
+    text, images = message_content(as_object(fields.get("message")))
+    uuid = fields.get("uuid")
+    return ProgramMessage(text, images, uuid if isinstance(uuid, str) else "", fields, line)

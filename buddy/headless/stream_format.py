@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -160,8 +162,9 @@ class ModelUsage:
 class StreamJsonFormat:
     """One JSON object per line, as events happen."""
 
-    def __init__(self, out: Write, *, partial: bool) -> None:
+    def __init__(self, out: Write, *, partial: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._out = out
+        self._now = now
         self._partial = PartialMessages() if partial else None
         self._session_id = ""
         self._model = ""
@@ -250,16 +253,8 @@ class StreamJsonFormat:
                 message = assistant_object(event.message)
                 self._put({"type": "assistant", "message": message, "parent_tool_use_id": call_id})
             case ToolStarted():
-                usage = task.meter.total
                 self._put_task(
-                    task,
-                    "task_progress",
-                    last_tool_name=event.call.name,
-                    usage={
-                        "total_tokens": usage.input_tokens + usage.output_tokens,
-                        "tool_uses": sum(len(calls_of(one)) for one in _replies(task)),
-                        "duration_ms": 0,
-                    },
+                    task, "task_progress", last_tool_name=event.call.name, usage=self._usage_of(task)
                 )
             case ToolFinished():
                 self._put({"type": "user", "message": result_message(event), "parent_tool_use_id": call_id})
@@ -298,7 +293,22 @@ class StreamJsonFormat:
 
     def _put_end(self, task: Task, status: str) -> None:
         summary = task.last_answer()[:SUMMARY_CHARS]
-        self._put_task(task, "task_notification", status=status, output_file="", summary=summary)
+        self._put_task(
+            task,
+            "task_notification",
+            status=status,
+            output_file="",
+            summary=summary,
+            usage=self._usage_of(task),
+        )
+
+    def _usage_of(self, task: Task) -> dict[str, int]:
+        tokens = task.meter.total
+        return {
+            "total_tokens": tokens.input_tokens + tokens.output_tokens,
+            "tool_uses": sum(len(calls_of(reply)) for reply in _replies(task)),
+            "duration_ms": round((self._now() - task.started_at) * 1000),
+        }
 
     def finish(self, result: RunResult) -> None:
         """Write the result object. A subagent that still runs was ended with the turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +25,7 @@ from buddy.headless.acp.updates import (
     kind_of,
     replay,
 )
+from buddy.headless.running_tasks import RunningTasks
 from buddy.safety.policy.decide import MODE_WORDS, MODES, Mode
 from buddy.safety.sanitise import one_line
 from buddy.tasks.approvals import AnswerRefused
@@ -76,7 +77,7 @@ class EditorSession:
         self._sending = asyncio.Lock()
         self._updates: dict[int, TurnUpdates] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = RunningTasks()
         self._pump = asyncio.create_task(self._send_events())
         session.questions.listeners.append(self._put_question)
 
@@ -89,9 +90,8 @@ class EditorSession:
         """Stop sending; questions that wait in the editor are given up."""
         await self.session.board.close()
         self._reader.close()
-        for task in self._work:
-            task.cancel()
-        await asyncio.wait({self._pump, *self._work})
+        await self._work.end()
+        await asyncio.wait({self._pump})
 
     async def send(self, update: Any) -> None:
         """Send one update."""
@@ -254,7 +254,7 @@ class EditorSession:
         """Ask for every task: a subagent's call needs the person as much as the foreground's."""
         match event.event:
             case ApprovalRequested() as request:
-                self._asked[request.request_id] = self._start(self._ask_approval(event.task_id, request))
+                self._asked[request.request_id] = self._work.start(self._ask_approval(event.task_id, request))
             case ApprovalResolved(request_id=request_id):
                 asking = self._asked.pop(request_id, None)
                 if asking is not None and asking is not asyncio.current_task():
@@ -263,13 +263,7 @@ class EditorSession:
                 pass  # everything else is no question
 
     def _put_question(self, question: OpenQuestion) -> None:
-        self._start(self._ask_question(question))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
+        self._work.start(self._ask_question(question))
 
     async def _ask_approval(self, task_id: int, request: ApprovalRequested) -> None:
         answer, words = await self._request_permission(task_id, request)

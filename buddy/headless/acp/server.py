@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from buddy.app.session import Session
 from buddy.config.settings import ConfigError
 from buddy.headless.acp.content import PromptError, read_prompt
 from buddy.headless.acp.conversation import Capabilities, EditorSession, SlashCommands
+from buddy.headless.running_tasks import RunningTasks
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
@@ -54,7 +55,7 @@ class BuddyAgent:
         self._stacks: dict[str, contextlib.AsyncExitStack] = {}
         self._capabilities = Capabilities(streams_terminals=False)
         self._client: Client | None = None
-        self._later: set[asyncio.Task[None]] = set()
+        self._later = RunningTasks()
 
     def on_connect(self, conn: Client) -> None:
         """Take the connection the package has made."""
@@ -64,6 +65,7 @@ class BuddyAgent:
         """Close every session: cancel what runs and save."""
         for session_id in list(self._conversations):
             await self._close(session_id)
+        await self._later.end()
 
     async def initialize(
         self,
@@ -238,18 +240,13 @@ class BuddyAgent:
         stack.push_async_callback(conversation.close)
         self._conversations[conversation.id] = conversation
         self._stacks[conversation.id] = stack
-        self._afterwards(conversation.offer_commands())
+        # In its own task: it begins when the response to the request is on its way.
+        self._later.start(conversation.offer_commands())
         return conversation
 
     async def _close(self, session_id: str) -> None:
         del self._conversations[session_id]
         await self._stacks.pop(session_id).aclose()
-
-    def _afterwards(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something in its own task; it begins when the response to the request is on its way."""
-        task = asyncio.create_task(work)
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
 
 
 T = TypeVar("T")

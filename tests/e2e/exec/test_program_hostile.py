@@ -177,6 +177,37 @@ async def test_too_many_messages_are_refused_and_the_others_answered(tmp_path: P
     assert [one["subtype"] for one in results] == ["error_during_execution", "success"]
 
 
+async def test_waiting_messages_are_bounded_by_bytes_and_those_taken_are_answered(tmp_path: Path) -> None:
+    picture = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "A" * 20_000_000},
+    }
+    async with (
+        FakeLLM([reply("Wait", "…", fault=Stall(after=1)), reply("x")]) as server,
+        driving(Program(tmp_path, server.url)) as driver,
+    ):
+        driver.send(said("first"))
+        await driver.until(lambda one: one.get("subtype") == "init")
+        sent = [
+            said("with a picture"),
+            *(said([{"type": "text", "text": "big"}, picture]) for _ in range(12)),
+        ]
+        for message in sent:
+            driver.send(message)
+            assert driver.process.stdin is not None
+            await driver.process.stdin.drain()
+        refused = [await driver.until(is_error) for _ in range(9)]
+        peak_kb = int(Path(f"/proc/{driver.process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
+        driver.send(request(1, "interrupt"))
+        results = [await driver.result() for _ in range(2)]
+        driver.process.terminate()
+        await driver.finish()
+    assert [one["line"] for one in refused] == list(range(6, 15))
+    assert "64,000,000 bytes" in refused[0]["error"]
+    assert peak_kb < 400_000  # twelve pictures are 240 MB of text
+    assert [one["subtype"] for one in results] == ["error_during_execution", "success"]
+
+
 @pytest.mark.parametrize(
     "updates",
     [

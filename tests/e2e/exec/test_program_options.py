@@ -144,8 +144,10 @@ async def test_without_persistence_no_session_stays(tmp_path: Path) -> None:
 async def test_a_program_defines_subagents_and_hears_of_them(tmp_path: Path) -> None:
     agents = {"counter": {"description": "Counts", "prompt": "You count.", "tools": ["Read"]}}
     delegate = call("delegate", task="count", agent="counter", background=False)
-    async with FakeLLM([reply(delegate), reply("Seven."), reply("It says seven.")]) as server:
+    look = reply(call("read_file", path="a.py"))
+    async with FakeLLM([reply(delegate), look, reply("Seven."), reply("It says seven.")]) as server:
         program = Program(tmp_path, server.url)
+        program.files(a__py="x = 1\n")
         async with driving(program, "--permission-mode", "bypassPermissions", "--i-know") as driver:
             driver.send(request(1, "initialize", agents=agents), said("count"))
             ended = await driver.result()
@@ -160,11 +162,13 @@ async def test_a_program_defines_subagents_and_hears_of_them(tmp_path: Path) -> 
         if block["type"] == "tool_use"
     ]
     inner = [one for one in driver.seen if one["type"] == "assistant" and one["parent_tool_use_id"]]
-    assert [one["parent_tool_use_id"] for one in inner] == calls
+    assert [one["parent_tool_use_id"] for one in inner] == calls * 2
     tasks = [one for one in driver.seen if one.get("subtype", "").startswith("task_")]
-    assert [one["subtype"] for one in tasks] == ["task_started", "task_notification"]
+    assert [one["subtype"] for one in tasks] == ["task_started", "task_progress", "task_notification"]
+    assert [one["usage"]["tool_uses"] for one in tasks[1:]] == [1, 1]
+    assert 0 < tasks[1]["usage"]["duration_ms"] <= tasks[2]["usage"]["duration_ms"]
     assert {one["tool_use_id"] for one in tasks} == set(calls)
-    assert (tasks[1]["status"], tasks[1]["summary"]) == ("completed", "Seven.")
+    assert (tasks[2]["status"], tasks[2]["summary"]) == ("completed", "Seven.")
     assert ended["result"] == "It says seven."
 
 

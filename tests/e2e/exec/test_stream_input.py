@@ -134,3 +134,18 @@ async def test_a_program_allows_tools_by_their_names_of_claude(tmp_path: Path) -
         ran = await program.run(*SDK, "--allowedTools", "Read,Write,Bash(ls:*)", stdin=lines(said("write")))
     assert (ran.code, results(ran)) == (0, ["Done."]), ran.err
     assert (program.repo / "a.txt").read_text() == "a"
+
+
+async def test_an_unknown_field_of_initialize_is_reported_and_a_guard_refused(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        program = Program(tmp_path, server.url)
+        asked = lines(
+            request(1, subtype="initialize", hooks=None, promptSuggestions=True, title=None, plugins=[]),
+            request(2, subtype="initialize", managedSettings={"permissions": {"deny": ["Bash"]}}),
+            request(3, subtype="initialize", planModeInstructions="Never write."),
+        )
+        ran = await program.run(*SDK, stdin=asked)
+    answers = {one["response"]["request_id"]: one["response"] for one in ran.objects()}
+    assert answers["req_1"]["response"]["ignored_fields"] == ["promptSuggestions"]
+    assert [answers[name]["subtype"] for name in ("req_2", "req_3")] == ["error", "error"]
+    assert "unknown fields are ignored: promptSuggestions" in ran.err

@@ -120,3 +120,38 @@ async def test_the_help_marks_names_without_colours(tmp_path: Path) -> None:
         assert await terminal.exit_code() == 0
         assert b"\x1b[1m--trust\x1b[m" in terminal.output
         assert b"\x1b[3" not in terminal.output
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS, *LATER}))
+@pytest.mark.parametrize(
+    "before",
+    ["-p", "--print", "-cp", "-m import -p", "-p -m x", "-pm x", "--json -p", "-p --", "--add-dir new -p"],
+)
+def test_a_word_behind_p_is_a_prompt_whatever_command_it_names(before: str, command: str) -> None:
+    options = parse([*before.split(), command, "now"])
+    assert (options.command, options.words, options.print) == ("", (command, "now"), True)
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "rest"),
+    [
+        ("import -p", "import", ()),
+        ("import --print sessions", "import", ("sessions",)),
+        ("import -yp", "import", ()),
+        ("init -p", "init", ()),
+        ("new a b -p", "new", ("a", "b")),
+        ("exec -p hi", "exec", ("hi",)),
+        ("resume -p last", "resume", ("last",)),
+        ("-op models", "models", ()),
+        ("mcp add x -- cmd -p 80", "mcp", ("add", "x", "cmd", "-p", "80")),
+    ],
+)
+def test_p_behind_a_command_belongs_to_it(words: str, command: str, rest: tuple[str, ...]) -> None:
+    options = parse(words.split())
+    assert (options.command, options.words) == (command, rest)
+
+
+@pytest.mark.parametrize("words", ["doctor -p", "mcp add x cmd -p 80", "models -p gpt"])
+def test_p_behind_a_command_that_has_none_is_refused(words: str) -> None:
+    with pytest.raises(UsageError, match=r"has no -p. As a prompt: buddy -p "):
+        parse(words.split())
