@@ -6,6 +6,7 @@ characters a message, CJK at 0.75 token a character) and calibrated against stat
 
 from __future__ import annotations
 
+import asyncio
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -105,6 +106,42 @@ def _smaller(one: Limit, other: Limit) -> Limit:
     return min(one, other) if one and other else one or other
 
 
+class SharedBudget:
+    """One budget for several tasks at work at once. `spent` returns their dollars and tokens together. The
+    worst case of each running request counts as spent until the request is settled or released."""
+
+    def __init__(self, budget: Budget, spent: Callable[[], tuple[float, int]]) -> None:
+        self.budget = budget
+        self.spent = spent
+        self._reserved: dict[int, tuple[float, int]] = {}
+        self._changed = asyncio.Event()
+
+    def check(self, price_usd: float, tokens: int) -> BudgetReached | None:
+        """Check a request against what is spent, as if no other one ran."""
+        usd, used = self.spent()
+        return _check_limit("the budget of all variants", self.budget, usd, price_usd, used, tokens)
+
+    async def reserve(self, owner: int, price_usd: float, tokens: int) -> BudgetReached | None:
+        """Reserve a request's worst case. Waits while only the running requests of others leave no room."""
+        self.release(owner)
+        while (reached := self.check(price_usd, tokens)) is None:
+            usd = price_usd + sum(reserved[0] for reserved in self._reserved.values())
+            if not self._reserved or self.check(usd, tokens + self._reserved_tokens()) is None:
+                self._reserved[owner] = (price_usd, tokens)
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return reached
+
+    def release(self, owner: int) -> None:
+        """Take back what was reserved for a request that is over."""
+        self._reserved.pop(owner, None)
+        self._changed.set()
+
+    def _reserved_tokens(self) -> int:
+        return sum(reserved[1] for reserved in self._reserved.values())
+
+
 class DayBudget(msgspec.Struct, frozen=True):
     """The limit of a day over all sessions: `spent` returns the dollars so far, `add` counts those of a
     reply. With a limit of 0 nothing is refused."""
@@ -154,6 +191,8 @@ class TokenMeter:
         self.window = window
         self.budget = budget or Budget()
         self.session = session or Budget()
+        self.shared: SharedBudget | None = None
+        """The budget this task shares with the other variants of its prompt, None for a task of its own."""
         self._session_spent = session_spent
         self._day = day
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
@@ -218,7 +257,20 @@ class TokenMeter:
             _check_limit("the budget", self.budget, self.cost_usd, price, used, tokens)
             or _check_limit("the session's budget", self.session, session_usd, price, session_tokens, tokens)
             or self._check_day(price)
+            or (self.shared.check(price, tokens) if self.shared is not None else None)
         )
+
+    async def reserve_shared(self, tokens: int, max_output: int) -> BudgetReached | None:
+        """Reserve the worst case of the next request in the shared budget; wait for requests of others where
+        they leave no room."""
+        if self.shared is None:
+            return None
+        return await self.shared.reserve(id(self), self._worst_cost(tokens, max_output) or 0.0, tokens)
+
+    def release_shared(self) -> None:
+        """End the reservation of a request that is over, or that failed."""
+        if self.shared is not None:
+            self.shared.release(id(self))
 
     def _check_day(self, price: float) -> BudgetReached | None:
         if self._day is None or not self._day.max_cost_usd:
@@ -249,6 +301,7 @@ class TokenMeter:
         self.cost_usd += cost or 0
         if self._day is not None and cost:
             self._day.add(cost)
+        self.release_shared()
         return msgspec.structs.replace(message, usage=usage), self.report()
 
     def _cost(self, usage: Usage) -> float | None:

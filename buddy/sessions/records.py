@@ -17,7 +17,7 @@ from buddy.agent.messages import (
     Text,
     UserMessage,
 )
-from buddy.agent.receipt import Receipt
+from buddy.agent.receipt import Check, Receipt
 from buddy.safety.secrets.redact import redact, redact_message
 
 VERSION = 3
@@ -44,11 +44,28 @@ class SessionHeader(msgspec.Struct, frozen=True):
     headless: bool = False
 
 
+class VariantMark(msgspec.Struct, frozen=True):
+    """A task's place among the variants of one prompt. `group` is the task id of the first of them, `number`
+    counts from 1; the limits are those of the whole group, 0 for none."""
+
+    group: int
+    number: int
+    max_cost_usd: float = 0
+    max_tokens: int = 0
+
+
+class LastTests(msgspec.Struct, frozen=True):
+    """The last test run of a task. `outdated`: files were changed after it."""
+
+    check: Check
+    outdated: bool = False
+
+
 class TaskChanged(msgspec.Struct, frozen=True):
     """The new state of a task. `parent` is the task it works for, 0 for none. The first record of a copied
     task has `copy_of`: it starts with the first `copied` messages of that task's history. `tools`: the names
     it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree.
-    `loaded_tools`: the tools that its searches loaded."""
+    `loaded_tools`: the tools that its searches loaded. `worked_s`: the time of its finished turns."""
 
     title: str
     state: TaskState
@@ -61,6 +78,9 @@ class TaskChanged(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     worktree: str = ""
     loaded_tools: tuple[str, ...] = ()
+    variant: VariantMark | None = None
+    worked_s: float = 0
+    tests: LastTests | None = None
 
 
 class Note(msgspec.Struct, frozen=True):

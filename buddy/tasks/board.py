@@ -33,7 +33,7 @@ from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import BudgetSet, Note
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.approvals import Inbox
-from buddy.tasks.dependencies import BoardParts
+from buddy.tasks.dependencies import BoardParts, TaskServices
 from buddy.tasks.event_hub import EventHub, EventReader
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task, TaskError, restore_task, title_of
@@ -41,6 +41,7 @@ from buddy.tasks.tool_execution import Writes
 from buddy.tasks.tool_offer import tools_of_task
 from buddy.tasks.turn_host import TurnParts, run_between_turns
 from buddy.tasks.turn_runner import TurnRunner
+from buddy.tasks.variants import Variants
 from buddy.tasks.workspaces import TaskWorkspaces
 
 
@@ -173,7 +174,8 @@ class TaskBoard:
         self.delegations = Delegations(self)
         self.parts = parts
         self.tasks: dict[int, Task] = {}
-        self.workspaces = TaskWorkspaces(parts, self.tasks, self.delegations.add_service)
+        self.variants = Variants(self)
+        self.workspaces = TaskWorkspaces(parts, self.tasks, self._add_services)
         self.hub = EventHub(parts.clock.now)
         self.inbox = Inbox(
             policy=parts.policy,
@@ -218,6 +220,8 @@ class TaskBoard:
         task = Task(task_id, title=title, model=model, parent=parent, meter=meter, workspace=place)
         if original:
             task.start_from(original)
+        if parent:
+            meter.shared = self.task(parent).meter.shared
         self.tasks[task_id] = task
         self.parts.journal.record_task(task_id, task.record())
         if not self.focus:
@@ -234,6 +238,7 @@ class TaskBoard:
             self.tasks[record.task_id] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
         self._spending.restore()
+        self.variants.restore()
         self.notes.release()
 
     def task(self, task_id: int) -> Task:
@@ -452,20 +457,27 @@ class TaskBoard:
         task = self._idle_task(task_id)
         old = task.meter
         task.meter = self._spending.meter(name, old.report())
-        task.meter.budget = old.budget
+        task.meter.budget, task.meter.shared = old.budget, old.shared
         task.model = name
         self.parts.journal.record_task(task_id, task.record())
 
     def set_budget(self, task_id: int, budget: Budget) -> None:
-        """Limit a task, or the session (0); 0 dollars or tokens is no limit."""
-        if task_id:
-            self._spending.limit_task(self.task(task_id), budget)
+        """Limit a task, all variants of a prompt (by one of them), or the session (0); 0 dollars or tokens is
+        no limit."""
+        task = self.task(task_id) if task_id else None
+        if task is not None and task.variant is not None:
+            self.variants.limit(task, budget)
+        elif task is not None:
+            self._spending.limit_task(task, budget)
         else:
             self._spending.limit_session(budget)
 
     def budget(self, task_id: int) -> Budget:
         """Return the limits of a task, or of the session (0)."""
-        return self.task(task_id).meter.budget if task_id else self._spending.session_budget
+        if not task_id:
+            return self._spending.session_budget
+        meter, variant = self.task(task_id).meter, self.task(task_id).variant
+        return meter.shared.budget if variant is not None and meter.shared is not None else meter.budget
 
     async def close(self) -> None:
         """Cancel every turn and wait for its end; running tasks become paused and continue after a resume."""
@@ -477,6 +489,10 @@ class TaskBoard:
     def reader(self) -> EventReader:
         """Return a new reader of all events from now on."""
         return self.hub.reader()
+
+    def _add_services(self, services: Callable[[int], TaskServices]) -> Callable[[int], TaskServices]:
+        """Add the board's own services to those of each task."""
+        return self.variants.add_service(self.delegations.add_service(services))
 
     def _idle_task(self, task_id: int) -> Task:
         task = self.task(task_id)

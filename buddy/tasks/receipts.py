@@ -204,6 +204,18 @@ class TurnFacts:
         ]
         return receipt_of(calls, files, unseen)
 
+    def last_tests(self) -> tuple[Check | None, bool]:
+        """Return the last test run of the turn, None without one, and whether files were changed since (the
+        whole turn without one)."""
+        entries = self._log.entries(self._task_id) if self._log is not None else ()
+        changing = {entry.call_id for entry in entries}
+        changed = False
+        for call_id, call in reversed(self._calls):
+            if call.check is not None and call.check.kind == "tests":
+                return call.check, changed
+            changed |= call_id in changing
+        return None, changed
+
     def _check_for_receipt(
         self, call_id: str, check: Check | None, files: Sequence[ChangedFile]
     ) -> Check | None:

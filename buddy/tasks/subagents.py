@@ -103,7 +103,9 @@ class Delegations:
 
     def hides(self, task: Task, tool: Tool) -> bool:
         """Tell whether a task does not get a tool. Subagents can't ask the person; those of the last level
-        can't delegate."""
+        can't delegate; only variants read each other's results."""
+        if tool.for_variants and task.variant is None:
+            return True
         if not task.parent:
             return False
         return tool.asks_person or (tool.delegates and self.depth(task.task_id) >= MAX_DEPTH)

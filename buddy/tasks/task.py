@@ -22,7 +22,7 @@ from buddy.agent.receipt import Receipt
 from buddy.extend.agent_profiles import AgentProfile
 from buddy.safety.policy.session import NO_CALL_LIMITS
 from buddy.sessions.loading import ResumedTask
-from buddy.sessions.records import TaskChanged
+from buddy.sessions.records import LastTests, TaskChanged, VariantMark
 from buddy.tasks.dependencies import BoardParts, Workspace
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
@@ -58,6 +58,11 @@ class Task:
         self.meter = meter
         self.workspace = workspace
         self.services = workspace.services(task_id)
+        self.variant: VariantMark | None = None
+        """Its place among the variants of one prompt, None for any other task."""
+        self.worked_s = 0.0
+        """Seconds of its finished turns."""
+        self.tests: LastTests | None = None
         self.profile: AgentProfile | None = None
         """The subagent file it works by, None for a task like the person's own."""
         self.call_limits = NO_CALL_LIMITS
@@ -135,7 +140,7 @@ class Task:
     def clear(self) -> None:
         """Clear the conversation and everything that is only true for it."""
         self.history.clear()
-        self.compaction = self.receipt = None
+        self.compaction = self.receipt = self.tests = None
         self.not_run = ()
         self.copied = 0
         self.loaded_tools, self.declared_tools = (), None
@@ -168,6 +173,9 @@ class Task:
             tools=None if self.tools is None else tuple(sorted(self.tools)),
             worktree=self.workspace.worktree.name if self.workspace.worktree else "",
             loaded_tools=self.loaded_tools,
+            variant=self.variant,
+            worked_s=self.worked_s,
+            tests=self.tests,
         )
 
     def last_answer(self) -> str:
@@ -194,6 +202,7 @@ def restore_task(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) 
     task.copy_of, task.copied = record.task.copy_of, record.task.copied
     task.tools = None if record.task.tools is None else frozenset(record.task.tools)
     task.loaded_tools = record.task.loaded_tools
+    task.variant, task.worked_s, task.tests = record.task.variant, record.task.worked_s, record.task.tests
     task.history = list(record.history)
     task.not_run = resumed.not_run_calls
     task.compaction = record.compaction

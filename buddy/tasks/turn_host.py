@@ -44,6 +44,7 @@ from buddy.safety.sanitise import visible
 from buddy.safety.shell.delete_preview import deletions
 from buddy.safety.shell.result import Analysis
 from buddy.sessions.journal import NotSavedError
+from buddy.sessions.records import LastTests
 from buddy.tasks.approvals import Inbox
 from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
 from buddy.tasks.event_hub import EventHub
@@ -437,7 +438,13 @@ class _TaskTurn:
         unseen = ""
         if self._facts.ran_commands and (checkpoints is None or checkpoints.off):
             unseen = "changes made by commands: checkpoints are off"
-        receipt = await asyncio.to_thread(self._facts.receipt, unseen)
+        receipt, (check, changed) = await asyncio.to_thread(
+            lambda: (self._facts.receipt(unseen), self._facts.last_tests())
+        )
+        if check is not None:
+            self._task.tests = LastTests(check, changed)
+        elif changed and self._task.tests is not None:
+            self._task.tests = msgspec.structs.replace(self._task.tests, outdated=True)
         if receipt is not None:
             with contextlib.suppress(NotSavedError):  # the turn ends anyway; the writer has reported it
                 self._board.journal.record_receipt(self._task.task_id, receipt)

@@ -17,7 +17,7 @@ from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
 from buddy.agent.receipt import receipt_text
 from buddy.sessions.journal import NotSavedError
-from buddy.sessions.records import Note
+from buddy.sessions.records import Note, VariantMark
 from buddy.tasks.hook_points import TaskHooks
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.turn_host import TurnParts, build_agent, build_host
@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 5
 # Shorter while the disk refuses writes: turns then wait for records that are not saved anyway.
 UNSAVED_LIMIT_S = 0.5
+
+
+_VARIANT_STATES = {"finished": "done", "idle": "done"}
 
 
 class TurnRunner:
@@ -101,7 +104,9 @@ class TurnRunner:
             task.in_delivery.clear()
             self._finish(task, task.outcome)
         in_front = self._is_foreground(task.task_id) and self._shared.board.attended
-        if task.worktree_state and not in_front:  # for the foreground task the summary at exit says it
+        if task.variant is not None:
+            self._notify_of_variants(task, task.variant)
+        elif task.worktree_state and not in_front:  # for the foreground task the summary at exit says it
             self._notify(task, "info", task.worktree_state)
         if removed_tree and not task.parent:  # a subagent's parent waits for its answer only
             self._notify(task, "info", removed_tree)
@@ -110,6 +115,18 @@ class TurnRunner:
         """Print a notice in the foreground task: of a background task only the end of a turn is shown."""
         front = next(filter(self._is_foreground, self._tasks), task.task_id)
         self._shared.hub.emit(front, Notice(level, text))
+
+    def _notify_of_variants(self, task: Task, mark: VariantMark) -> None:
+        """Tell the person once that no variant of a prompt is at work any more."""
+        group = [
+            other
+            for other in self._tasks.values()
+            if other.variant is not None and other.variant.group == mark.group
+        ]
+        if self._shared.board.attended and not any(other.running for other in group if other is not task):
+            states = [f"{_VARIANT_STATES.get(other.state, other.state)}" for other in group]
+            ends = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+            self._notify(task, "info", f"no variant is at work any more ({ends}): /variants compares them")
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
         restored_tree = await self._shared.workspaces.prepare(task)
@@ -140,6 +157,8 @@ class TurnRunner:
         task.reason = task.reason or outcome.reason
         task.outcome = replace(outcome, reason=task.reason)
         task.receipt = outcome.receipt
+        task.worked_s += self._shared.board.clock.now() - task.started_at
+        task.meter.release_shared()
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None
@@ -147,7 +166,7 @@ class TurnRunner:
         task.runner = None
         task.call_limits = replace(task.call_limits, rules=())
         with contextlib.suppress(NotSavedError):  # the closed writer has reported what is lost
-            if task.background and not task.parent and outcome.outcome == "completed":
+            if task.background and not (task.parent or task.variant) and outcome.outcome == "completed":
                 self._offer(
                     self._answer_of(task)
                 )  # before the record: a task recorded as finished has its note

@@ -19,7 +19,7 @@ from buddy.tasks.task import Task, TaskError
 from buddy.workspace.processes.jobs import Jobs
 from buddy.workspace.processes.termination import run_to_end
 from buddy.workspace.undo.log import UndoLog
-from buddy.workspace.worktrees.changes import WorktreeStates, carry
+from buddy.workspace.worktrees.changes import WorktreeChanges, WorktreeStates, carry
 from buddy.workspace.worktrees.worktrees import Worktree, WorktreeStanding, read_origin
 
 _INTRODUCTION = (
@@ -47,6 +47,7 @@ class TaskWorkspaces:
         self._add_services = add_services
         self.main = self._with_board(parts.workspace)
         self._worktrees: dict[str, Workspace] = {}
+        self._looking: dict[str, asyncio.Lock] = {}
 
     def of(self, task: Task | None, worktree: str = "") -> Workspace:
         """Return the workspace of the named worktree, else the task's, else the project's own tree. Raises
@@ -76,16 +77,24 @@ class TaskWorkspaces:
         return self._parts.worktrees
 
     async def make(
-        self, wanted: str, *, start: Task | None = None, exact: bool = False, carrying: bool = False
+        self,
+        wanted: str,
+        *,
+        start: Task | None = None,
+        exact: bool = False,
+        carrying: bool = False,
+        like: Worktree | None = None,
     ) -> tuple[Worktree, str]:
         """Make a worktree from the commit of the workspace of `start`; `carrying` copies the uncommitted
-        changes of the main tree. Return it with a notice for the person. Raises `ToolError`, `TaskError`."""
-        beginning = self.of(start).boundary.root
+        changes of the main tree. `like`: commit and changes are those of this worktree. Return it with a
+        notice for the person. Raises `ToolError`, `TaskError`."""
+        beginning = like.path if like is not None else self.of(start).boundary.root
+        source = like.path if like is not None else self.main.boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
         try:
-            changed = await self.parts().trees.uncommitted_paths()
+            changed = await self.parts().trees.uncommitted_paths(source)
             # To its end: a cancelled thread would go on writing into the folder that is then removed.
-            notice = await run_to_end(asyncio.to_thread(self._fill, tree, changed, carrying=carrying))
+            notice = await run_to_end(asyncio.to_thread(self._fill, tree, source, changed, carrying=carrying))
         except asyncio.CancelledError:
             await run_to_end(self.parts().trees.remove(tree, discard=True))
             raise
@@ -94,12 +103,12 @@ class TaskWorkspaces:
             raise ToolError(f"the worktree could not be filled: {error}") from error
         return tree, notice
 
-    def _fill(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
-        notice = self._carry_changes(tree, changed, carrying=carrying)
+    def _fill(self, tree: Worktree, source: str, changed: tuple[str, ...], *, carrying: bool) -> str:
+        notice = self._carry_changes(tree, source, changed, carrying=carrying)
         self.states().begin(tree)
         return notice
 
-    def _carry_changes(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
+    def _carry_changes(self, tree: Worktree, source: str, changed: tuple[str, ...], *, carrying: bool) -> str:
         if not carrying:
             many = format_count(len(changed), "uncommitted change")
             return (
@@ -107,13 +116,19 @@ class TaskWorkspaces:
                 if changed
                 else ""
             )
-        left_out = carry(tree, changed, self.main.boundary.home)
+        left_out = carry(tree, changed, self.main.boundary.home, source=source)
         names = ", ".join(visible(path) for path in left_out[:MAX_NAMED])
         return f"not carried over (secret by name, too large, or no file): {names}" if left_out else ""
 
     def states(self) -> WorktreeStates:
         """Return the store of worktree states. Raises `TaskError`."""
         return WorktreeStates(self.parts().variables, self.parts().seal)
+
+    async def changes(self, tree: Worktree) -> WorktreeChanges:
+        """Return the changes since the worktree was made, one look at a time: two would share git's index.
+        Raises `ToolError`, `TaskError`."""
+        async with self._looking.setdefault(tree.name, asyncio.Lock()):
+            return await asyncio.to_thread(self.states().changes, tree)
 
     def introduce(self, task: Task) -> tuple[UserMessage, ...]:
         """Return the message that introduces the task's worktree, if its conversation does not have it yet.
@@ -163,6 +178,8 @@ class TaskWorkspaces:
             standing, ignored = await trees.standing(tree), await self._find_ignored(tree)
             if ignored or not standing.is_untouched:
                 task.worktree_state = self._describe(tree, standing, task.task_id, ignored)
+            elif task.variant is not None and not task.closed:
+                return ""  # it would come back from a later commit than the other variants'
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
                 await asyncio.to_thread(self.forget_changes, tree)

@@ -24,6 +24,7 @@ from buddy.tools.run_tests import run_tests
 from buddy.tools.search_tools import search_tools
 from buddy.tools.shell import run_shell
 from buddy.tools.todo import time, todo
+from buddy.tools.variants import retrieve_variant
 from buddy.tools.web import web_fetch, web_search
 
 BUILTIN_TOOLS: tuple[Tool, ...] = (
@@ -60,6 +61,7 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     web_fetch,
     web_search,
     delegate,
+    retrieve_variant,
     ask_user,
     todo,
     time,

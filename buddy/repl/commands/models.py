@@ -133,7 +133,7 @@ async def budget(context: Context, argument: str) -> None:
         context.board.set_budget(task_id, limits)
     except TaskError as error:
         raise CommandError(str(error)) from error
-    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(limits)}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(context, task_id)}: {_limits(limits)}"))
 
 
 def _budget(arguments: list[str], current: Budget) -> Budget:
@@ -170,17 +170,25 @@ def _check_price(context: Context, task_id: int, limits: Budget) -> None:
 
 
 def _show_budget(context: Context, task_id: int, limits: Budget) -> None:
-    if task_id:
-        meter = context.board.task(task_id).meter
+    task = context.board.task(task_id) if task_id else None
+    if task is not None and task.variant is not None and task.meter.shared is not None:
+        dollars, tokens = task.meter.shared.spent()
+    elif task is not None:
+        meter = task.meter
         dollars, tokens = meter.cost_usd, meter.total.input_tokens + meter.total.output_tokens
     else:
         dollars, tokens = context.board.spending()
     used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
-    context.screen.print(NoteBlock("info", f"budget of {_owner(task_id)}: {_limits(limits)}; {used}"))
+    context.screen.print(
+        NoteBlock("info", f"budget of {_owner(context, task_id)}: {_limits(limits)}; {used}")
+    )
 
 
-def _owner(task_id: int) -> str:
-    return f"task {task_id}" if task_id else "the session"
+def _owner(context: Context, task_id: int) -> str:
+    if not task_id:
+        return "the session"
+    is_variant = context.board.task(task_id).variant is not None
+    return f"all variants of task {task_id}'s prompt" if is_variant else f"task {task_id}"
 
 
 def _limits(budget: Budget) -> str:

@@ -16,7 +16,9 @@ from buddy.repl.context import Context
 
 Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]
-Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt", "topic"]
+Kind = Literal[
+    "task", "session", "model", "path", "command", "request", "question", "prompt", "topic", "variant"
+]
 """What an argument names, for completion."""
 
 FAMILIES: Mapping[Family, str] = {

@@ -103,6 +103,7 @@ def _distinctions(task: Task) -> list[str]:
     """Describe how a task differs from one the user started in the project's own tree."""
     tree = task.workspace.worktree
     apart = [f"subagent of {task.parent}"] if task.parent else []
+    apart += [f"variant {task.variant.number}"] if task.variant is not None else []
     if tree is None:
         return apart
     suffix = "" if os.path.isdir(tree.path) else " (removed)"

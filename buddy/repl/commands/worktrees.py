@@ -109,39 +109,49 @@ async def _list(context: Context) -> None:
 
 
 async def _diff(context: Context, tree: Worktree) -> None:
-    states = context.board.workspaces.states()
-    changes = await asyncio.to_thread(states.changes, tree)
+    changes = await context.board.workspaces.changes(tree)
     if changes.left_out:
-        context.screen.print(NoteBlock("warning", _name_left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", name_left_out(changes.left_out)))
     if not changes.files:
         raise CommandError(f"No changes in {tree.display_path}.")
-    _show(context, f"diff of {tree.display_path}", changes_diff(changes))
+    show_diff(context, f"diff of {tree.display_path}", changes_diff(changes))
 
 
 async def _merge(context: Context, tree: Worktree, task: Task | None, *, protected: bool) -> None:
-    board = context.board
     _check_quiet(context, tree, "merge")
-    changes = await asyncio.to_thread(board.workspaces.states().changes, tree)
+    result, merged = await merge_into_tree(context, tree, task, protected=protected)
+    task_id = task.task_id if task is not None else context.board.focus
+    advice = f"; /undo @{task_id} undoes it" if merged else ""
+    sentence = f"Merged, not committed: {result}{advice}; /worktree drop {tree.name} removes the worktree"
+    context.screen.print(NoteBlock("info", sentence))
+
+
+async def merge_into_tree(
+    context: Context, tree: Worktree, task: Task | None, *, protected: bool
+) -> tuple[str, bool]:
+    """Merge a worktree's changes into the main tree as one change that can be undone, and show them. Return
+    the result in words, and whether a file became different. Raises `ToolError`; then nothing has changed."""
+    board = context.board
+    changes = await board.workspaces.changes(tree)
     task_id = task.task_id if task is not None else board.focus
     call = _call(context, task_id, tree, changes)
     diff = await bring(call, changes, protected=protected)
     board.parts.cache.clear()
     if changes.left_out:
-        context.screen.print(NoteBlock("warning", _name_left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", name_left_out(changes.left_out)))
     links = await asyncio.to_thread(links_by_hand, call, changes)
     if links:
         context.screen.print(NoteBlock("warning", _name_links(links)))
     if diff.files:
-        _show(context, f"merge of {tree.display_path}", diff)
+        show_diff(context, f"merge of {tree.display_path}", diff)
+        return format_count(len(diff.files), "file"), True
     rest = "the other" if links else "all"
-    result = (
-        format_count(len(diff.files), "file")
-        if diff.files
-        else f"nothing: the main tree already has {rest} changes"
-    )
-    advice = f"; /undo @{task_id} undoes it" if diff.files else ""
-    sentence = f"Merged, not committed: {result}{advice}; /worktree drop {tree.name} removes the worktree"
-    context.screen.print(NoteBlock("info", sentence))
+    return f"nothing: the main tree already has {rest} changes", False
+
+
+def merged_call(tree: Worktree) -> str:
+    """Return the beginning of the names of the calls that merged a worktree."""
+    return f"worktree {tree.name} "
 
 
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
@@ -183,7 +193,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
 
 async def _is_there(context: Context, tree: Worktree) -> bool:
     try:
-        changes = await asyncio.to_thread(context.board.workspaces.states().changes, tree)
+        changes = await context.board.workspaces.changes(tree)
     except ToolError:
         return False
     return await asyncio.to_thread(is_there, _call(context, context.focus, tree, changes), changes)
@@ -197,7 +207,7 @@ def _call(context: Context, task_id: int, tree: Worktree, changes: WorktreeChang
         FileViews: FileViews(),
         Boundary: main_tree(main.boundary),
     }
-    name = f"worktree {tree.name} {changes.state}"
+    name = f"{merged_call(tree)}{changes.state}"
     return ToolContext(task_id, name, lambda _text: None, asyncio.Event(), services)
 
 
@@ -229,7 +239,8 @@ def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
             )
 
 
-def _name_left_out(paths: tuple[str, ...]) -> str:
+def name_left_out(paths: tuple[str, ...]) -> str:
+    """Name the files that no comparison and no merge contains."""
     names = ", ".join(visible(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
     return f"not shown and not brought over (secret by name, too large, or unreadable): {names}"
 
@@ -239,7 +250,8 @@ def _name_links(links: tuple[str, ...]) -> str:
     return f"symbolic links are not merged; make them by hand: {names}"
 
 
-def _show(context: Context, title: str, diff: Diff) -> None:
+def show_diff(context: Context, title: str, diff: Diff) -> None:
+    """Print a diff under a title."""
     call = Call("", "diff", "{}")
     context.screen.print(
         ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)

@@ -128,6 +128,8 @@ class SessionCompleter(Completer):
                 return [row for row in (*rows, Offer("all", "all that wait")) if row.text.startswith(typed)]
             case "question":
                 return question_offers(context, typed)
+            case "variant":
+                return variant_offers(context, typed)
             case "prompt":
                 return prompt_offers(context, typed)
             case "command":
@@ -223,6 +225,16 @@ def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
         Offer(f"{sign}{task.task_id}", f"{task.state}: {task.title}")
         for task in context.board.tasks.values()
         if not task.closed and str(task.task_id).startswith(beginning)
+    ]
+
+
+def variant_offers(context: Context, beginning: str) -> list[Offer]:
+    """Return the variants of the newest prompt whose numbers begin so."""
+    groups = context.board.variants.groups()
+    return [
+        Offer(str(task.variant.number), f"{task.state}: {task.model or 'task'} {task.task_id}")
+        for task in (groups[max(groups)] if groups else ())
+        if task.variant is not None and str(task.variant.number).startswith(beginning)
     ]
 
 

@@ -99,6 +99,27 @@ class WorktreeStates:
         return CheckpointStore(git, ProtectedPlaces(self._variables.get("HOME", "")))
 
 
+def between(one: WorktreeChanges, other: WorktreeChanges) -> tuple[FileChanged, ...]:
+    """Return the files that differ from one worktree to another that began in the same state."""
+    first = {file.path: file for file in one.files}
+    second = {file.path: file for file in other.files}
+    found: list[FileChanged] = []
+    for path in sorted(first.keys() | second.keys()):
+        # A worktree that did not change the file has what it was when the other one changed it.
+        before, old = _result(first.get(path), second.get(path))
+        after, new = _result(second.get(path), first.get(path))
+        if (before, old) != (after, new):
+            found.append(FileChanged(path, before, after, (old, new)))
+    return tuple(found)
+
+
+def _result(own: FileChanged | None, other: FileChanged | None) -> tuple[bytes | None, int]:
+    if own is not None:
+        return own.after, own.modes[1]
+    assert other is not None
+    return other.before, other.modes[0]
+
+
 def _content(contents: Mapping[str, bytes], version: Version | None, path: str) -> bytes | None:
     if version is None:
         return None
@@ -116,9 +137,10 @@ MAX_FILE_BYTES = 20_000_000
 _ENTRY = pattern(r"[ MADRCUT?!]{2} .+", re.DOTALL)
 
 
-def carry(tree: Worktree, changed: Sequence[str], home: str) -> tuple[str, ...]:
-    """Make the worktree's files what those of the main tree are, for paths as git's status lists them; those
-    that were left out. Blocks. Raises `ToolError` and `OSError`."""
+def carry(tree: Worktree, changed: Sequence[str], home: str, *, source: str = "") -> tuple[str, ...]:
+    """Make the worktree's files what those of another working tree (the main one unless given) are, for paths
+    as git's status lists them; those that were left out. Blocks. Raises `ToolError` and `OSError`."""
+    source = source or tree.main
     if not all(_ENTRY().fullmatch(entry) for entry in changed):
         raise ToolError("git's list of the changes is too long to be read whole; commit them first")
     if len(changed) > MAX_FILES:
@@ -128,15 +150,16 @@ def carry(tree: Worktree, changed: Sequence[str], home: str) -> tuple[str, ...]:
         )
     left_out: list[str] = []
     for code, path in ((entry[:2], entry[3:]) for entry in changed):
-        real = os.path.join(tree.main, path)
-        if path.endswith("/") or secret_reason(real, ProtectedPlaces(home)) or not _carry(tree, code, path):
+        real = os.path.join(source, path)
+        secret = secret_reason(real, ProtectedPlaces(home))
+        if path.endswith("/") or secret or not _carry(tree, source, code, path):
             left_out.append(path)
     return tuple(left_out)
 
 
-def _carry(tree: Worktree, code: str, path: str) -> bool:
+def _carry(tree: Worktree, source: str, code: str, path: str) -> bool:
     """Copy, link or remove one; False for what is none of that."""
-    real = os.path.join(tree.main, path)
+    real = os.path.join(source, path)
     status = _status(real)
     if status is None or (stat.S_ISDIR(status.st_mode) and "D" in code):  # what is in it now is listed too
         with suppress(FileNotFoundError):
@@ -156,7 +179,7 @@ def _carry(tree: Worktree, code: str, path: str) -> bool:
     if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
         return False
     _make_folders(tree, path)
-    data = read_beneath(tree.main, path, MAX_FILE_BYTES)
+    data = read_beneath(source, path, MAX_FILE_BYTES)
     replace_beneath(tree.path, path, data, stat.S_IMODE(status.st_mode) & 0o777)
     return True
 

@@ -127,10 +127,10 @@ class Worktrees:
             return f"{tree.display_path} belongs to another repository: its .git leads to {own}"
         return ""
 
-    async def uncommitted_paths(self) -> tuple[str, ...]:
-        """Return the paths of the main tree that are changed and not committed, with git's two letters.
-        Raises `ToolError`."""
-        return await self._changed_paths(self.main)
+    async def uncommitted_paths(self, top: str = "") -> tuple[str, ...]:
+        """Return the paths of a working tree (the main one unless given) that are changed and not committed,
+        with git's two letters. Raises `ToolError`."""
+        return await self._changed_paths(top or self.main)
 
     async def make(self, wanted: str, *, start: str = "", exact: bool = False) -> Worktree:
         """Return a new worktree from the commit that `start` (a working tree; the main one unless given)

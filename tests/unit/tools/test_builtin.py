@@ -74,7 +74,7 @@ def test_every_tool_that_is_always_asked_about_says_what_it_does() -> None:
 def test_every_tool_has_the_risk_of_the_table_of_modes() -> None:
     table = {
         "low": "ask_user capture_pane find_definition find_files git_branch git_diff git_log git_show "
-        "git_status grep list_files list_jobs read_file read_job search_tools time todo",
+        "git_status grep list_files list_jobs read_file read_job retrieve_variant search_tools time todo",
         "medium": "apply_patch copy_file delegate edit_file git_add git_checkout git_commit git_stash "
         "stop_job write_file",
         "high": "delete_file git_pull git_push move_file run_shell run_tests send_keys web_fetch web_search "
