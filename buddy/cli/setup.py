@@ -38,6 +38,7 @@ from buddy.llm.keys import (
 )
 from buddy.llm.local_servers import find_local_servers
 from buddy.llm.routing import UnknownModelError, route
+from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import TableBlock
 from buddy.safety.paths import make_private_folders, replace_file
 from buddy.safety.sanitise import one_line
@@ -245,27 +246,22 @@ _SESSION_HEAD = ("session", "last", "tasks", "what")
 def models(options: Options, environment: Mapping[str, str]) -> int:
     """Print the models of the configured and local servers, then the catalogue, filtered by the given
     words."""
-    words = [word.lower() for word in options.words]
+    wanted = [word.lower() for word in options.words]
     served = [
-        row for row in _list_served(options, environment) if all(word in row[0].lower() for word in words)
+        row for row in _list_served(options, environment) if all(word in row[0].lower() for word in wanted)
     ]
     matches = [
-        info for info in load_catalogue().models.values() if all(word in info.id.lower() for word in words)
+        info for info in load_catalogue().models.values() if all(word in info.id.lower() for word in wanted)
     ]
-    sizes = [f"{context:,}" if context else "?" for _name, context, _url in served]
-    rows = [(row[0], size, "", "", f"at {row[2]}") for row, size in zip(served, sizes, strict=True)]
-    rows += [_model_row(info) for info in matches]
-    lines = [f"{row[0]:<52} {size:>9}  at {row[2]}" for row, size in zip(served, sizes, strict=True)]
-    lines += map(_model_line, matches)
-    show(
-        TableBlock(("model", "context", "in/M", "out/M", "can"), tuple(rows)),
-        lines,
-        options,
-        environment,
-        sys.stdout,
-    )
+    rows = tuple((name, words.context_size(context), url) for name, context, url in served)
+    lines = (f"{name:<52} {f'{context:,}' if context else '?':>9}  at {url}" for name, context, url in served)
+    show(TableBlock(("model", "ctx", "at"), rows), lines, options, environment, sys.stdout)
+    if rows and matches and sys.stdout.isatty():
+        sys.stdout.write("\n")
+    table = TableBlock(words.MODEL_HEAD, tuple(map(words.model_row, matches)))
+    show(table, map(_model_line, matches), options, environment, sys.stdout)
     if not matches and not served:
-        query = " ".join(words)
+        query = " ".join(wanted)
         near = _find_similar(query, load_catalogue())
         hint = f"did you mean {near}?" if near else "buddy models lists all"
         tell(f"buddy: no model has {query!r} in its name; {hint}\n")
@@ -322,16 +318,6 @@ def _model_line(info: ModelInfo) -> str:
     price = "" if prices.input is None else f"${prices.input:g} / ${prices.output:g} per M"
     able = " ".join(sorted(info.capabilities))
     return f"{info.id:<52} {info.context:>9,}  {price:<22} {able}".rstrip()
-
-
-def _model_row(info: ModelInfo) -> tuple[str, str, str, str, str]:
-    prices = info.prices
-    able = " ".join(sorted(info.capabilities))
-    return info.id, f"{info.context:,}", _dollars(prices.input), _dollars(prices.output), able
-
-
-def _dollars(price: float | None) -> str:
-    return "" if price is None else f"${price:g}"
 
 
 def sessions(options: Options, environment: Mapping[str, str]) -> int:

@@ -61,16 +61,8 @@ async def models(context: Context, argument: str) -> None:
     ]
     if not matches:
         raise CommandError(f"no model has {argument!r} in its name")
-    rows = tuple(
-        (
-            info.id,
-            words.tokens(info.context),
-            "" if info.prices.input is None else f"${info.prices.input:g}",
-            "" if info.prices.output is None else f"${info.prices.output:g}",
-        )
-        for info in matches[:40]
-    )
-    context.screen.print(TableBlock(("model", "context", "in/M", "out/M"), rows))
+    rows = tuple(map(words.model_row, matches[:40]))
+    context.screen.print(TableBlock(words.MODEL_HEAD, rows))
     if len(matches) > 40:
         context.screen.print(NoteBlock("hint", f"{len(matches) - 40} more; /models TEXT narrows it down"))
 

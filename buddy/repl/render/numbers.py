@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from buddy.agent.budget import plain_dollars
 from buddy.safety.sanitise import one_line
+
+if TYPE_CHECKING:  # the catalogue is not needed to start
+    from buddy.llm.catalog import ModelInfo
 
 TITLE_CHARS = 40
 
@@ -82,3 +86,33 @@ def cost(usd: float, *, known: bool) -> str:
     if known:
         return money(usd)
     return f"{money(usd)}+" if usd else "no price"
+
+
+def context_size(count: int) -> str:
+    """Return the size of a context window in four cells or less where it can: `8.2k`, `262k`, `1M`."""
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if count >= unit * 0.9995:
+            return f"{count / unit:.{0 if count >= 9.95 * unit else 1}f}".removesuffix(".0") + name
+    return str(count) if count else "?"
+
+
+MODEL_HEAD = ("model", "ctx", "in/M", "out/M", "can")
+_ABILITIES = {"reasoning": "thinking", "vision": "vision", "pdf": "pdf"}
+"""Abilities that tell models apart, as a table calls them. Every model of the catalogue has tools; how a
+prefix is cached is nothing to choose by."""
+
+
+def model_row(info: ModelInfo) -> tuple[str, str, str, str, str]:
+    """Return a model as a row below `MODEL_HEAD`, short enough for one line of 80 columns unless its name is
+    long."""
+    prices = info.prices
+    able = [word for name, word in _ABILITIES.items() if name in info.capabilities]
+    if "tools" not in info.capabilities:
+        able.insert(0, "no tools")
+    return (
+        info.id,
+        context_size(info.context),
+        "" if prices.input is None else f"${prices.input:g}",
+        "" if prices.output is None else f"${prices.output:g}",
+        " ".join(able),
+    )
