@@ -100,7 +100,15 @@ HEADER = """\
 # dollars per million                   tokens sent, generated, read from and written to the cache; tiers:
 # prices above so many tokens                   (tokens:in/out/read/write); "-": not there. efforts: words
 # `effort` takes.
+#
+# [pictures]        models that make pictures: dollars for the dearest picture, then per million tokens of
+# text sent, of pictures sent, and generated.
 """
+
+PICTURE_COLUMNS = ("model", "picture", "text", "image", "out")
+PICTURE_PRICES = ("input_cost_per_token", "input_cost_per_image_token", "output_cost_per_image_token")
+SIZED = re.compile(r"(?:[a-z]+/)*\d+-x-\d+/|^(?:low|medium|high|standard|hd|auto)/")
+"""Before the name of a picture model: the quality and size that a row of the price map is about."""
 
 Row = dict[str, Any]
 
@@ -207,16 +215,50 @@ def tiers(row: Row) -> list[str]:
     ]
 
 
+def picture_models(rows: Mapping[str, Row]) -> dict[str, dict[str, list[str]]]:
+    """Provider → picture model → the cells of its line. Rows for one size or quality give the dearest
+    picture."""
+    names = {provider[0] for provider in PROVIDERS}
+    dearest: dict[tuple[str, str], float] = {}
+    tokens: dict[tuple[str, str], Row] = {}
+    for key, row in rows.items():
+        provider = row.get("litellm_provider", "")
+        if row.get("mode") != "image_generation" or provider not in names:
+            continue
+        if row.get("deprecation_date", "9999") < RETIRED_BEFORE:
+            continue
+        short = key.removeprefix(f"{provider}/")
+        name = SIZED.sub("", short).removeprefix(f"{provider}/")
+        place = provider, name
+        price = row.get("output_cost_per_image") or row.get("input_cost_per_image") or 0
+        dearest[place] = max(dearest.get(place, 0), float(price))
+        if name == short:
+            tokens[place] = row
+    found: dict[str, dict[str, list[str]]] = {}
+    for (provider, name), price in dearest.items():
+        undated = DATED.sub("", name)
+        if undated != name and (provider, undated) in dearest:
+            continue
+        row = tokens.get((provider, name), {})
+        cells = [name, f"{price:.4f}".rstrip("0").rstrip(".") if price else "-"]
+        if cells[1] != "-" or row.get(PICTURE_PRICES[-1]) is not None:
+            found.setdefault(provider, {})[name] = [
+                *cells,
+                *(_dollars(row.get(one)) for one in PICTURE_PRICES),
+            ]
+    return found
+
+
 def _dollars(per_token: Any) -> str:
     if per_token is None:
         return "-"
     return f"{round(float(per_token) * 1e6, 4):.4f}".rstrip("0").rstrip(".")
 
 
-def table(lines: Iterable[list[str]]) -> str:
+def table(lines: Iterable[list[str]], columns: tuple[str, ...] = COLUMNS) -> str:
     """Cells as aligned columns."""
-    rows = [[f"# {COLUMNS[0]}", *COLUMNS[1:]], *lines]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    rows = [[f"# {columns[0]}", *columns[1:]], *lines]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
@@ -236,6 +278,10 @@ def document(rows: Mapping[str, Row], providers: Iterable[str]) -> str:
         if models:
             lines = [columns(provider, name, row) for name, row in sorted(models.items())]
             out.append(f"{provider} = '''\n{table(lines)}\n'''\n")
+    out.append("[pictures]")
+    for provider, pictures in sorted(picture_models(rows).items()):
+        lines = [cells for _, cells in sorted(pictures.items())]
+        out.append(f"{provider} = '''\n{table(lines, PICTURE_COLUMNS)}\n'''\n")
     return "\n".join(out)
 
 

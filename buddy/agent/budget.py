@@ -250,7 +250,21 @@ class TokenMeter:
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
         """Check the worst case of the next request against the budgets of task, session and day; None where
         it fits."""
-        price = self._worst_cost(tokens, max_output) or 0.0
+        return self._check(self._worst_cost(tokens, max_output) or 0.0, tokens)
+
+    def check_expense(self, usd: float) -> BudgetReached | None:
+        """Check the price of something beside the requests (a picture, say) against the same budgets."""
+        return self._check(usd, 0)
+
+    def charge(self, usd: float | None) -> TokenUsage:
+        """Count dollars spent beside the requests; None where the price is not known."""
+        self.cost_known = self.cost_known and usd is not None
+        self.cost_usd += usd or 0
+        if self._day is not None and usd:
+            self._day.add(usd)
+        return self.report()
+
+    def _check(self, price: float, tokens: int) -> BudgetReached | None:
         used = self.total.input_tokens + self.total.output_tokens
         session_usd, session_tokens = self._session_spent()
         return (

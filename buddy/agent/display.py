@@ -64,11 +64,19 @@ class Checklist(msgspec.Struct, frozen=True, tag="checklist"):
     items: tuple[ChecklistItem, ...]
 
 
+class PictureFile(msgspec.Struct, frozen=True):
+    """A picture on the disk: its real path, and the hash of the bytes that were meant."""
+
+    real: str
+    digest: str
+
+
 class Picture(msgspec.Struct, frozen=True, tag="picture"):
-    """An image that was looked at or made; the terminal shows its name and size."""
+    """Images that were looked at or made; the terminal shows name and size, and the files where it can."""
 
     path: str
     summary: str
+    files: tuple[PictureFile, ...] = ()
 
 
 Display = Plain | Diff | Command | FileList | Checklist | Picture

@@ -35,6 +35,7 @@ from buddy.llm.direct.lane import Endpoint, HttpClient, host_of
 from buddy.llm.http.client import client_for
 from buddy.llm.keyed_provider import KeyedProvider, ProfileKey
 from buddy.llm.keys import FILE_NAME, KeyResolver, Keyring, KeySource
+from buddy.llm.pictures import PictureLane, PictureService
 from buddy.llm.quirks import is_local
 from buddy.llm.rate_limiter import Governor
 from buddy.llm.routing import Route, UnknownModelError, route
@@ -77,11 +78,12 @@ class LitellmLanes(NamedTuple):
     """Makes lanes through litellm, one library for all. `begin` starts its import in the background."""
 
     make: Callable[[Route, KeyOf], Provider]
+    pictures: Callable[[Route, KeyOf], PictureLane]
     begin: Callable[[], None]
     library: Library
 
 
-def litellm_lanes(timeout_s: float) -> LitellmLanes:
+def litellm_lanes(timeout_s: float, *, picture_s: float) -> LitellmLanes:
     """Return the maker of litellm lanes. Its own code loads in 4 ms; litellm itself loads with the first
     request at the latest."""
     from buddy.llm.litellm_lane.loader import LitellmLibrary
@@ -94,7 +96,12 @@ def litellm_lanes(timeout_s: float) -> LitellmLanes:
             library, key=key, base_url=target.base_url, api=target.api, timeout_s=timeout_s
         )
 
-    return LitellmLanes(make, library.start, library)
+    def pictures(target: Route, key: KeyOf) -> PictureLane:
+        from buddy.llm.litellm_lane.pictures import LitellmPictures  # needed for pictures only
+
+        return LitellmPictures(library, key=key, base_url=target.base_url, total_s=picture_s)
+
+    return LitellmLanes(make, pictures, library.start, library)
 
 
 DEFAULT_RESERVE = 16_384
@@ -137,10 +144,11 @@ class Models:
         self._litellm: LitellmLanes | None = None
         self._built: dict[str, _BuiltModel] = {}
         self._keys: dict[KeySource, ProfileKey] = {}
-        self._lanes: list[DirectLane] = []
+        self._lanes: list[DirectLane | PictureLane] = []
         self._governors: dict[tuple[str, str, KeySource], Governor] = {}
         self._servers: dict[tuple[str, KeySource], ModelServer] = {}
         self._asking: set[asyncio.Task[None]] = set()
+        self._pictures: PictureService | None = None
 
     def access(self, name: str) -> ModelAccess:
         """Return the model of this name, "" for the default. Raises `ConfigError` that says what to do."""
@@ -245,6 +253,30 @@ class Models:
         except ConfigError:
             return  # the first request reports it
 
+    def pictures(self) -> PictureService:
+        """Return the service that makes pictures. Raises `ConfigError` that says what to set."""
+        if self._pictures is None:
+            # Needed for the first picture only.
+            from buddy.app.picture_model import NOT_SET, direct_pictures, picture_route, picture_service
+
+            name = self._settings.pictures.model
+            if not name:
+                raise ConfigError(NOT_SET)
+            profile = profile_of(self._settings, name)
+            target = picture_route(self.catalogue(), profile)
+            key, total_s = self._key(target, profile), self._settings.network.content_s
+            if target.lane == "litellm":
+                lane = self._litellm_lanes().pictures(target, key.in_use)
+            else:
+                lane = direct_pictures(
+                    self._endpoint(target, key),
+                    lambda where: client_for(where, self._launch.environment),
+                    total_s,
+                )
+            self._lanes.append(lane)
+            self._pictures = picture_service(self.catalogue(), target, lane, key, self.keys)
+        return self._pictures
+
     def _measure(self, made: _BuiltModel) -> None:
         """Query the model's own server once, in the background, for its context."""
         if made.server is None or not made.server.is_unasked:
@@ -346,18 +378,25 @@ class Models:
 
     def _lane(self, target: Route, key: ProfileKey) -> Provider:
         if target.lane == "litellm":
-            if self._litellm is None:
-                self._litellm = litellm_lanes(self._settings.network.total_s)
-            return self._litellm.make(target, key.in_use)
-        endpoint = Endpoint(
+            return self._litellm_lanes().make(target, key.in_use)
+        endpoint = self._endpoint(target, key)
+        lane = direct_lane(target.wire, endpoint, lambda where: client_for(where, self._launch.environment))
+        self._lanes.append(lane)
+        return lane
+
+    def _litellm_lanes(self) -> LitellmLanes:
+        if self._litellm is None:
+            network = self._settings.network
+            self._litellm = litellm_lanes(network.total_s, picture_s=network.content_s)
+        return self._litellm
+
+    def _endpoint(self, target: Route, key: ProfileKey) -> Endpoint:
+        return Endpoint(
             base_url=target.base_url,
             key=lambda: key.value,
             connect_s=self._settings.network.connect_s,
             max_output_tokens=target.match.info.max_output if target.match else 0,
         )
-        lane = direct_lane(target.wire, endpoint, lambda where: client_for(where, self._launch.environment))
-        self._lanes.append(lane)
-        return lane
 
     def _limits(self) -> WatchLimits:
         network = self._settings.network

@@ -37,6 +37,7 @@ from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.extend.system_prompt import custom_system_prompt, system_prompt, template_text
+from buddy.llm.pictures import PictureService
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
@@ -52,6 +53,7 @@ from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
+from buddy.tools.pictures import Pictures
 from buddy.tools.shell import ShellSettings
 from buddy.tools.todo import Plan, WallClock
 from buddy.tools.web import WebAccess, choose_search
@@ -371,6 +373,16 @@ def _instructions(launch: LaunchContext, settings: Settings) -> Instructions:
     )
 
 
+def _picture_service(models: Models) -> Callable[[], PictureService]:
+    def service() -> PictureService:
+        try:
+            return models.pictures()
+        except ConfigError as error:
+            raise ToolError(str(error)) from error
+
+    return service
+
+
 def _services(
     session: Session, launch: LaunchContext, instructions: Instructions
 ) -> Callable[[int], TaskServices]:
@@ -394,6 +406,7 @@ def _services(
             ShellSettings(time_limit_s=settings.shell_time_limit_s),
             SearchSettings(time_limit_s=settings.search_time_limit_s),
             WallClock(lambda: datetime.now().astimezone()),
+            Pictures(_picture_service(session.models)),
             WebAccess(Fetcher(), choose_search(settings.web_search_url, {}), time.monotonic),
         )
     }

@@ -118,6 +118,12 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     fold_lines: Limit = 6
 
 
+class PictureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model that makes pictures: a profile or litellm's name. User scope only: pictures cost money."""
+
+    model: str = ""
+
+
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time limits of a request, in seconds, and the number of tries. Without a person the larger of `tries`
     and `unattended_tries` holds, for servers that answered."""
@@ -162,6 +168,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     permissions: PermissionSettings = PermissionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     display: DisplaySettings = DisplaySettings()
+    pictures: PictureSettings = PictureSettings()
     network: NetworkSettings = NetworkSettings()
     session: SessionSettings = SessionSettings()
     budget: BudgetSettings = BudgetSettings()

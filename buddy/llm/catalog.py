@@ -22,6 +22,7 @@ How = Literal["exact", "alias", "prefix", "substring"]
 
 BOUNDARIES = "-@:/"
 COLUMNS = 12
+PICTURE_COLUMNS = 5
 GUESSED_CONTEXT = 8192
 OWN_MODELS_FIRST = (
     "openai",
@@ -90,14 +91,25 @@ class ModelInfo(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...]
 
 
+class PicturePrices(msgspec.Struct, frozen=True):
+    """Prices of a model that makes pictures: dollars for its dearest picture, and per million tokens of text
+    sent, of pictures sent, and generated; None where not known."""
+
+    picture: float | None
+    text: float | None
+    image: float | None
+    output: float | None
+
+
 class Catalogue(msgspec.Struct, frozen=True):
     """All rows by id, every spelling of a name (lower case) with the id it means, the providers by name and
-    alias, and the names of all that litellm can reach."""
+    alias, the names of all that litellm can reach, and the rows of picture models by provider, as text."""
 
     models: Mapping[str, ModelInfo]
     names: dict[str, str]
     providers: dict[str, CatalogProvider]
     reachable: frozenset[str]
+    picture_rows: Mapping[str, str] = {}
 
 
 class CatalogMatch(msgspec.Struct, frozen=True):
@@ -215,6 +227,22 @@ def cost_usd(info: ModelInfo, usage: Usage) -> float | None:
     return dollars / 1_000_000
 
 
+def picture_prices(catalogue: Catalogue, provider: str, model: str) -> PicturePrices | None:
+    """Return the prices of a picture model by the provider's name for it, None for one without a row. A dated
+    name has the prices of the undated one. Raises `ValueError` for an invalid number in the row."""
+    rows = [line.split() for line in catalogue.picture_rows.get(provider, "").splitlines()]
+    fitting = [row for row in rows if len(row) == PICTURE_COLUMNS and _is_version(model.lower(), row[0])]
+    if not fitting:
+        return None
+    chosen = max(fitting, key=lambda row: len(row[0]))
+    return PicturePrices(*(None if cell == "-" else float(cell) for cell in chosen[1:]))
+
+
+def _is_version(name: str, known: str) -> bool:
+    rest = name.removeprefix(known)
+    return name.startswith(known) and (not rest or (rest[0] == "-" and rest[1:2].isdigit()))
+
+
 # --- reading ---
 
 
@@ -257,7 +285,8 @@ def parse_catalogue(text: str) -> Catalogue:
     for name, fields in data.get("providers", {}).items():
         provider = msgspec.convert({**fields, "name": name}, CatalogProvider)
         providers.update(dict.fromkeys((name, *provider.aliases), provider))
-    return Catalogue(_Rows(rows), _names(rows), providers, frozenset(data.get("litellm", "").split()))
+    reachable = frozenset(data.get("litellm", "").split())
+    return Catalogue(_Rows(rows), _names(rows), providers, reachable, data.get("pictures", {}))
 
 
 class _Row(msgspec.Struct, frozen=True):

@@ -78,18 +78,20 @@ class KeyedProvider:
                 return
             except ProviderError as error:
                 if error.kind != "auth" or not may_renew or not await self._key.renew(sent):
-                    self._tell(error)
+                    raise_without_secrets(error, self._key.place, self._secrets())
                 may_renew = False
             finally:
                 if stream is not None:
                     await stream.aclose()
 
-    def _tell(self, error: ProviderError) -> Never:
-        told = with_key_place(error, self._key.place)
-        message = redact(told.message, self._secrets())
-        if message != told.message:
-            # Not chained: the cause holds what was taken out, and a log would print it.
-            raise with_message(told, message) from None
-        if told is error:
-            raise error
-        raise told from error
+
+def raise_without_secrets(error: ProviderError, place: str, secrets: Sequence[str]) -> Never:
+    """Raise the error with the place of the key and without secrets."""
+    told = with_key_place(error, place)
+    message = redact(told.message, secrets)
+    if message != told.message:
+        # Not chained: the cause holds what was taken out, and a log would print it.
+        raise with_message(told, message) from None
+    if told is error:
+        raise error
+    raise told from error

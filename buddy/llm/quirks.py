@@ -61,7 +61,18 @@ class AnthropicQuirks(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-Quirks = TypeVar("Quirks", ChatQuirks, AnthropicQuirks)
+class PictureQuirks(msgspec.Struct, frozen=True):
+    """Requirements of an OpenAI-compatible image API. The defaults are what most servers understand.
+
+    - `response_format`: whether pictures have to be asked for as base64 ("b64_json"); else addresses come.
+    - `output_format`: whether the kind of picture (png, jpeg, webp) can be chosen.
+    """
+
+    response_format: bool = True
+    output_format: bool = False
+
+
+Quirks = TypeVar("Quirks", ChatQuirks, AnthropicQuirks, PictureQuirks)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -144,6 +155,20 @@ ANTHROPIC: tuple[Row, ...] = (
     Row("api.z.ai", "", {"effort": "none"}, "compatible, without budgets"),
     Row("api.deepseek.com", "", {"effort": "none"}, "compatible, without budgets"),
 )
+
+PICTURES: tuple[Row, ...] = (
+    Row(
+        "",
+        r"gpt-image|chatgpt-image",
+        {"response_format": False, "output_format": True},
+        "it always sends base64 and refuses to be asked for it",
+    ),
+)
+
+
+def picture_quirks(host: str, model: str) -> PictureQuirks:
+    """Return the quirks of this server's image API for this model."""
+    return _apply(PictureQuirks(), PICTURES, host, model)
 
 
 def chat_quirks(host: str, model: str) -> ChatQuirks:

@@ -46,7 +46,7 @@ class Library(Protocol):
 class ModelAccess(msgspec.Struct, frozen=True):
     """A model with everything needed to ask it. `name` is what the person calls it (a profile or litellm's
     name), `model` is what is sent, `price` computes dollars from a usage, `library` is loaded before the
-    first request."""
+    first request; `sees` is False where the model is known not to take pictures."""
 
     name: str
     model: str
@@ -56,6 +56,7 @@ class ModelAccess(msgspec.Struct, frozen=True):
     sampling: Sampling
     governor: Governor
     library: Library | None = None
+    sees: bool = True
 
 
 class Clock(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from buddy.agent.events import TokenUsage
 from buddy.agent.host import Progress
 from buddy.agent.messages import Call, ResultStatus
 from buddy.agent.tool import Access, Tool, ToolContext, ToolResult
@@ -20,6 +21,7 @@ from buddy.tasks.dependencies import BoardParts
 from buddy.tasks.sandboxing import services_for
 from buddy.tasks.task import Task
 from buddy.tasks.workspaces import has_running_jobs
+from buddy.tools.task_model import TaskModel
 from buddy.workspace.checkpoints.checkpoints import Mark
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.store import Stamp, stamp_of
@@ -127,12 +129,14 @@ class Writes:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The context of a task's calls. `tell` shows a sentence to the person."""
+    """The context of a task's calls. `tell` shows a sentence to the person, `count` journals the totals of
+    the task's usage and shows them."""
 
     parts: BoardParts
     task: Task
     writes: Writes
     tell: Callable[[str], None]
+    count: Callable[[TokenUsage], None]
 
 
 async def execute(
@@ -186,6 +190,7 @@ async def _run_or_reuse(
 ) -> ToolResult:
     parts, task = around.parts, around.task
     services = services_for(tool, task.services.services, parts.sandboxing.confinement(call.id))
+    services = {**services, TaskModel: task_model(parts, task, around.count)}
     context = ToolContext(task.task_id, call.id, progress, task.cancelled, services)
     if not access.read_only:
         return await _run_with_checkpoints(around, call, tool, arguments, context)
@@ -212,6 +217,21 @@ async def _run_or_reuse(
             place=place.cwd,
         )
     return result
+
+
+def task_model(parts: BoardParts, task: Task, count: Callable[[TokenUsage], None]) -> TaskModel:
+    """Return what tools may know of a task's model, and the purse it pays from."""
+
+    def check(usd: float) -> str:
+        reached = task.meter.check_expense(usd)
+        return reached.reason if reached is not None else ""
+
+    return TaskModel(
+        name=lambda: parts.model(task.model).name,
+        sees=lambda: parts.model(task.model).sees,
+        check=check,
+        charge=lambda usd: count(task.meter.charge(usd)),
+    )
 
 
 def _resolve(access: Access, boundary: Boundary) -> Access:

@@ -250,7 +250,11 @@ class _TaskTurn:
         self._board = shared.board
         self._task = task
         self._around = Surroundings(
-            shared.board, task, shared.writes, lambda text: self.emit(Notice("warning", text))
+            shared.board,
+            task,
+            shared.writes,
+            lambda text: self.emit(Notice("warning", text)),
+            self.emit,
         )
         log = task.services.services.get(UndoLog)
         root = task.workspace.boundary.root

@@ -20,6 +20,7 @@ from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_write import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
 from buddy.tools.grep import grep
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
+from buddy.tools.pictures import generate_image, remove_background
 from buddy.tools.run_tests import run_tests
 from buddy.tools.search_tools import search_tools
 from buddy.tools.shell import run_shell
@@ -60,6 +61,8 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     run_tests,
     web_fetch,
     web_search,
+    generate_image,
+    remove_background,
     delegate,
     retrieve_variant,
     ask_user,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Api = Literal["chat", "responses", "anthropic", "gemini", "models", "other"]
+Api = Literal["chat", "responses", "anthropic", "gemini", "models", "images", "other"]
 Outcome = Literal["pending", "completed", "aborted", "broken"]
 """`aborted`: the client left before the reply was over. `broken`: the script's own fault ended it."""
 
@@ -103,6 +103,8 @@ def api_of(path: str) -> Api:
         return "gemini"
     if path.endswith("/models"):
         return "models"
+    if path.endswith(("/images/generations", "/images/edits")):
+        return "images"
     return "other"
 
 

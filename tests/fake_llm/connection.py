@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
     async def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """A whole response."""
         await self.write(
-            _head(status, {"content-type": "application/json", **headers, "content-length": str(len(body))})
+            _head(status, {"content-type": "application/json", "content-length": str(len(body)), **headers})
             + body
         )
 

@@ -21,11 +21,13 @@ from tests.fake_llm.asked import Asked, api_of, decode
 from tests.fake_llm.connection import Connection, Gone
 from tests.fake_llm.delivery import Broken, deliver
 from tests.fake_llm.frames import dumps
+from tests.fake_llm.pictures import PictureAnswer, deliver_picture
 from tests.fake_llm.script import Fault, Replies, Reply, Script, failure, reply
 
 
 class FakeLLM:
-    """The server. `script`: see `script.Script`; `models`: what GET …/models lists, with `context`."""
+    """The server. `script`: see `script.Script`; `models`: what GET …/models lists, with `context`;
+    `pictures`: the answers of the image API, of which the last one repeats."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class FakeLLM:
         *,
         models: Sequence[str] = ("fake-model",),
         context: int = 0,
+        pictures: Sequence[PictureAnswer] = (),
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -41,6 +44,8 @@ class FakeLLM:
         self.context = context
         self.requests: list[Asked] = []
         self.listings: list[Asked] = []
+        self.pictures = tuple(pictures)
+        self.orders: list[Asked] = []
         self._host, self._port = host, port
         self._listening: socket.socket | None = None
         self._accepting: set[asyncio.Task[object]] = set()
@@ -102,6 +107,20 @@ class FakeLLM:
             deadline_s,
         )
 
+    async def ordered(self, count: int, *, deadline_s: float = 50) -> list[Asked]:
+        """The first `count` requests for pictures, once they are there."""
+        await self._wait(lambda: len(self.orders) >= count, count, deadline_s)
+        return self.orders[:count]
+
+    async def order_ended(self, number: int, *, deadline_s: float = 50) -> Asked:
+        """Request `number` for pictures, once it is completed, aborted or broken."""
+        await self._wait(
+            lambda: len(self.orders) >= number and self.orders[number - 1].outcome != "pending",
+            number,
+            deadline_s,
+        )
+        return self.orders[number - 1]
+
     async def _wait(self, ready: object, count: int, deadline_s: float) -> list[Asked]:
         assert callable(ready)
         async with asyncio.timeout(deadline_s), self._changed:
@@ -154,7 +173,10 @@ class FakeLLM:
 
     async def _keep(self, asked: Asked) -> None:
         about_models = asked.method == "GET" or asked.path == "/api/show"
-        (self.listings if about_models else self.requests).append(asked)
+        if api_of(asked.path) == "images":
+            self.orders.append(asked)
+        else:
+            (self.listings if about_models else self.requests).append(asked)
         await self._tell()
 
     async def _tell(self) -> None:
@@ -167,7 +189,11 @@ class FakeLLM:
                 size = {"max_model_len": self.context} if self.context else {}
                 data = [{"id": one, "object": "model", "owned_by": "fake", **size} for one in self.models]
                 await connection.respond(200, {}, dumps({"object": "list", "data": data}).encode())
-            case "other":
+            case "images" if self.pictures:
+                await deliver_picture(
+                    connection, self.pictures[min(len(self.orders), len(self.pictures)) - 1]
+                )
+            case "other" | "images":
                 await connection.respond(
                     404, {}, dumps({"error": {"message": f"no such path {asked.path}"}}).encode()
                 )

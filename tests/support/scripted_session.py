@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, Window
-from buddy.agent.events import AgentUiEvent, TaskEvent
+from buddy.agent.events import AgentUiEvent, TaskEvent, TokenUsage
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Call, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest
@@ -81,6 +81,7 @@ class ScriptedSession:
         self.questions = session.questions
         self.writes = Writes()
         self.said: list[str] = []
+        self.counted: list[TokenUsage] = []
         self._reader = session.board.reader()
         self._events: list[TaskEvent] = []
         self._calls = 0
@@ -100,7 +101,8 @@ class ScriptedSession:
         """Run a call of a task as the board does."""
         self._calls += 1
         text = msgspec.json.encode(arguments).decode()
-        around = Surroundings(self.parts, task or self.board.task(1), self.writes, self.said.append)
+        task = task or self.board.task(1)
+        around = Surroundings(self.parts, task, self.writes, self.said.append, self.counted.append)
         heard = progress if progress is not None else []
         call = Call(f"direct-{self._calls}", tool.name, text)
         return await execute(around, call, tool, tool.decode(text), heard.append)

@@ -118,7 +118,7 @@ async def stream_reply(
     client = client_of()
     answer = await client.post(post.url, post.headers, post.content)
     try:
-        await _refuse_failure(answer, post)
+        await refuse_failure(answer, post)
         body = answer.body()
         reader = ReplyReader(decoder, post.provider)
         turn_over_at = monotonic() + LOOP_SHARE_S
@@ -159,7 +159,7 @@ def host_of(base_url: str) -> str:
         return base_url
 
 
-async def _refuse_failure(answer: Answer, post: Post) -> None:
+async def refuse_failure(answer: Answer, post: Post) -> None:
     """Raise what a status other than success means."""
     if answer.status < 300:
         return

@@ -18,7 +18,7 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.tools.files.change import locate_checked
 from buddy.tools.files.listing import list_folder
-from buddy.tools.files.read_pictures import media_type_of, picture
+from buddy.tools.files.read_pictures import picture
 from buddy.tools.files.read_text import (
     MAX_LINE_CHARS,
     MAX_LINES,
@@ -32,6 +32,7 @@ from buddy.tools.files.read_text import (
 from buddy.tools.files.rejections import missing
 from buddy.workspace.files.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
 from buddy.workspace.files.locks import in_thread
+from buddy.workspace.files.picture_header import media_type_of
 from buddy.workspace.files.read_tracking import FileViews, ShownLines, View
 from buddy.workspace.files.store import LoadedFile, explain_errors, open_to_read, stamp_of, status_of
 

@@ -13,6 +13,7 @@ import msgspec
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Image
 from buddy.agent.tool import ToolError
+from buddy.workspace.files.picture_header import media_type_of, picture_size
 
 
 def optional(name: str) -> Any:
@@ -26,18 +27,13 @@ def optional(name: str) -> Any:
 MAX_IMAGE_BYTES = 3_500_000
 MAX_IMAGE_SIDE = 1568
 """What providers scale pictures down to; more only costs tokens."""
+MAX_UNSHRUNK_SIDE = 8_000
+"""A larger one is refused by providers, with the whole turn and every later one."""
 MAX_PIXELS = 64_000_000
 """Taken apart these are 256 MB; a picture of a few kilobytes can claim any number."""
 _QUALITY = 85
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, ArithmeticError)
 """What a picture that does not keep to the rules makes Pillow stumble over."""
-_PNG = b"\x89PNG\r\n\x1a\n"
-_IMAGES: tuple[tuple[bytes, str], ...] = (
-    (_PNG, "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 class EncodedPicture(msgspec.Struct, frozen=True):
@@ -45,20 +41,6 @@ class EncodedPicture(msgspec.Struct, frozen=True):
 
     image: Image
     summary: str
-
-
-def media_type_of(head: bytes) -> str:
-    """Return the media type of a picture every provider takes, "" for anything else."""
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media for mark, media in _IMAGES if head.startswith(mark)), "")
-
-
-def png_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height of a PNG, None for anything else."""
-    if not data.startswith(_PNG) or len(data) < 24:
-        return None
-    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 def picture(data: bytes, shown: str) -> EncodedPicture:
@@ -69,12 +51,8 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
         data, media_type, note = _check(pillow, data, media_type, shown)
     else:
         note = ""
-        size = png_size(data)
-        if (
-            not media_type
-            or before > MAX_IMAGE_BYTES
-            or (size is not None and size[0] * size[1] > MAX_PIXELS)
-        ):
+        width, height = picture_size(data) or (0, 0)
+        if not media_type or before > MAX_IMAGE_BYTES or max(width, height) > MAX_UNSHRUNK_SIDE:
             raise ToolError(
                 f"{shown} is a picture of {before:,} bytes that cannot be sent as it is (at most "
                 f"{MAX_IMAGE_BYTES:,} bytes; PNG, JPEG, GIF or WebP). Install Pillow, or convert it with a "

@@ -98,6 +98,11 @@ class Approved:
                 "it reads has changed since. Nothing was written; make the call again."
             )
 
+    def is_version_known(self, call_id: str, given: str) -> bool:
+        """Tell whether the version of this file was shown when the call was approved."""
+        judged = self._calls.get(call_id, {}).get(given)
+        return judged is not None and judged[1] is not None
+
     def check_path(self, call_id: str, given: str, real: str) -> None:
         """Raise `ToolError` when the path leads elsewhere now."""
         judged = self._calls.get(call_id, {}).get(given)

@@ -77,8 +77,8 @@ def test_every_tool_has_the_risk_of_the_table_of_modes() -> None:
         "git_status grep list_files list_jobs read_file read_job retrieve_variant search_tools time todo",
         "medium": "apply_patch copy_file delegate edit_file git_add git_checkout git_commit git_stash "
         "stop_job write_file",
-        "high": "delete_file git_pull git_push move_file run_shell run_tests send_keys web_fetch web_search "
-        "write_job",
+        "high": "delete_file generate_image git_pull git_push move_file remove_background run_shell "
+        "run_tests send_keys web_fetch web_search write_job",
     }
     found = {risk: [tool.name for tool in BUILTIN_TOOLS if tool.risk == risk] for risk in table}
     for risk, names in found.items():

@@ -19,8 +19,8 @@ from buddy.tools.files.listing import IgnoreRules, list_files
 from buddy.tools.files.move import delete_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import pdf_pages
-from buddy.tools.files.read_pictures import png_size
 from buddy.tools.files.write import write_file
+from buddy.workspace.files.picture_header import picture_size
 from buddy.workspace.files.read_tracking import FileViews
 from tests.support.tool_project import ToolProject
 
@@ -150,7 +150,7 @@ async def test_pictures_reach_the_model_as_pictures(project: ToolProject) -> Non
         ("image/png", base64.b64encode(PNG).decode())
     ]
     assert result.display == Picture("dot.data", f"dot.data: image/png, {len(PNG)} bytes")
-    assert png_size(PNG) == (1, 1)
+    assert picture_size(PNG) == (1, 1)
 
 
 async def test_a_picture_too_large_to_send_says_what_to_do(project: ToolProject) -> None:
