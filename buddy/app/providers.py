@@ -341,7 +341,11 @@ class Models:
         except UnknownModelError as error:
             raise ConfigError(str(error)) from error
         key = self._key(target, profile)
-        lane = self._lane(target, key)
+        lane, sees = self._lane(target, key), _takes_pictures(target, profile)
+        if not sees:
+            from buddy.llm.without_pictures import WithoutPictures  # needed for such models only
+
+            lane = WithoutPictures(lane)
         access = ModelAccess(
             name=name or profile.model,
             model=target.model,
@@ -351,6 +355,7 @@ class Models:
             sampling=self._sampling(profile),
             governor=self._governor(target, profile, key),
             library=self._litellm.library if self._litellm and target.lane == "litellm" else None,
+            sees=sees,
         )
         return _BuiltModel(access, key, self._server(target, profile, key))
 
@@ -456,6 +461,15 @@ class Models:
             top_p=profile.top_p if profile.top_p is not None else agent.top_p,
             effort=profile.effort or agent.effort,
         )
+
+
+def _takes_pictures(target: Route, profile: Profile) -> bool:
+    """Tell whether a model may be sent pictures: as the profile says, else as the catalogue does. A model
+    that neither knows gets them; its server refuses what it cannot use."""
+    if profile.vision is not None:
+        return profile.vision
+    match = target.match
+    return match is None or match.how == "substring" or "vision" in match.info.capabilities
 
 
 def _price(match: CatalogMatch | None) -> Price:

@@ -49,12 +49,14 @@ from buddy.sessions.store import SessionStore
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.dependencies import BoardParts, Clock, TaskServices, Workspace, WorktreeParts
+from buddy.tasks.tool_execution import task_model
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
 from buddy.tools.pictures import Pictures
 from buddy.tools.shell import ShellSettings
+from buddy.tools.task_model import TaskModel
 from buddy.tools.todo import Plan, WallClock
 from buddy.tools.web import WebAccess, choose_search
 from buddy.workspace.checkpoints.checkpoints import Checkpoints
@@ -172,7 +174,9 @@ class Session:
         boundary = task.workspace.boundary
         await self.extensions.refresh()
         call_id = self.board.parts.clock.new_id()
-        context = ToolContext(task_id, call_id, lambda _text: None, task.cancelled, task.services.services)
+        model = task_model(self.board.parts, task, lambda _usage: None)
+        services = {**task.services.services, TaskModel: model}
+        context = ToolContext(task_id, call_id, lambda _text: None, task.cancelled, services)
 
         async def read(path: str) -> ToolResult:
             located = await asyncio.to_thread(locate, boundary, path)

@@ -201,6 +201,8 @@ async def _run(
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(session.board.task(task_id).model)
+        if images and not access.sees:
+            raise UsageError(f"--image: {access.name} takes no pictures; choose another with -m")
         await models.prepare(session.board.task(task_id).model, offers_models=False)
         if options.max_cost and access.price(ONE_TOKEN) is None:
             problem = f"the price of {access.name} is not known"

@@ -42,6 +42,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     top_p: Share | None = None
     max_tokens: MaxTokens | None = None
     effort: str | None = None
+    vision: bool | None = None
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,6 +22,7 @@ from buddy.agent.messages import (
     thinking_of,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
+from buddy.llm.chat_pictures import PICTURES_FOLLOW, picture_part
 from buddy.llm.direct.request_cache import (
     NO_OUTPUT,
     NOTHING_SAID,
@@ -37,7 +38,6 @@ from buddy.llm.quirks import ChatQuirks
 
 LANE = "chat"
 BRIDGE = dumps({"role": "assistant", "content": "Understood."})
-PICTURES_FOLLOW = "Pictures of the tool results above:"
 CACHE_MARK = {"type": "ephemeral"}
 MAX_PICTURES = 16
 """Messages with pictures that are kept for the next request: each may hold megabytes."""
@@ -277,7 +277,7 @@ def _effort(quirks: ChatQuirks, effort: str) -> dict[str, Any]:
 def _user_content(parts: Sequence[Any]) -> str | list[dict[str, Any]]:
     """Return text as one string, or a list with pictures: only a list can hold them."""
     texts = [part.text for part in parts if not isinstance(part, Image) and part.text.strip()]
-    pictures = [_picture(part) for part in parts if isinstance(part, Image)]
+    pictures = [picture_part(part) for part in parts if isinstance(part, Image)]
     if not pictures:
         return "\n\n".join(texts) or NOTHING_SAID
     return [*({"type": "text", "text": text} for text in texts), *pictures]
@@ -285,10 +285,6 @@ def _user_content(parts: Sequence[Any]) -> str | list[dict[str, Any]]:
 
 def _with_mark(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*parts[:-1], {**parts[-1], "cache_control": CACHE_MARK}]
-
-
-def _picture(image: Image) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
 
 
 def _tool_text(message: ToolMessage) -> str:

@@ -24,6 +24,7 @@ from buddy.agent.messages import (
     thinking_of,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
+from buddy.llm.chat_pictures import PICTURES_FOLLOW, picture_part
 
 LANE = "litellm"
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
@@ -84,19 +85,16 @@ def _user_content(parts: Sequence[UserPart]) -> str | list[Wire]:
     if len(texts) == len(parts):
         return "".join(texts)
     return [
-        _image(part) if isinstance(part, Image) else {"type": "text", "text": part.text} for part in parts
+        picture_part(part) if isinstance(part, Image) else {"type": "text", "text": part.text}
+        for part in parts
     ]
-
-
-def _image(image: Image) -> Wire:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
 
 
 def _pictures(images: Sequence[Image]) -> Wire:
     """Return pictures of tool results as a user message: few providers accept them inside a result."""
     return {
         "role": "user",
-        "content": [{"type": "text", "text": "Images of the tool results above:"}, *map(_image, images)],
+        "content": [{"type": "text", "text": PICTURES_FOLLOW}, *map(picture_part, images)],
     }
 
 

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import Picture as PictureShown
-from buddy.agent.display import Plain
+from buddy.agent.display import PictureFile, Plain
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
+from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
 from buddy.tools.files.listing import list_folder
 from buddy.tools.files.read_pictures import picture
@@ -30,9 +31,10 @@ from buddy.tools.files.read_text import (
     position,
 )
 from buddy.tools.files.rejections import missing
+from buddy.tools.task_model import TaskModel
 from buddy.workspace.files.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
 from buddy.workspace.files.locks import in_thread
-from buddy.workspace.files.picture_header import media_type_of
+from buddy.workspace.files.picture_header import media_type_of, picture_size
 from buddy.workspace.files.read_tracking import FileViews, ShownLines, View
 from buddy.workspace.files.store import LoadedFile, explain_errors, open_to_read, stamp_of, status_of
 
@@ -159,12 +161,13 @@ def _access(arguments: Any) -> Access:
     core=True,
     category="files",
     access=_access,
-    aliases=("read", "view", "view_file", "cat", "open_file"),
+    aliases=("read", "view", "view_file", "view_image", "cat", "open_file"),
     argument_aliases={
         "file_path": "path",
         "filename": "path",
         "filePath": "path",
         "absolute_path": "path",
+        "image_path": "path",
         "start_line": "offset",
         "line_offset": "offset",
         "n_lines": "limit",
@@ -235,8 +238,11 @@ def _of_kind(
         case "text":
             return _text(ctx, target, loaded, offset, limit)
         case "image":
+            _require_sight(ctx, target, loaded.data)
             found = picture(loaded.data, target.shown)
-            return ToolResult(found.summary, PictureShown(target.shown, found.summary), images=(found.image,))
+            file = PictureFile(target.real, loaded.digest)
+            shown = PictureShown(target.shown, found.summary, (file,))
+            return ToolResult(found.summary, shown, images=(found.image,))
         case "pdf":
             return _pages(loaded, target, offset)
         case "notebook":
@@ -311,6 +317,18 @@ def _remember(
     if page.lines or total == 0:
         last = page.last if page.lines else 0
         views.saw(target.real, loaded, content.text, ShownLines(page.first, last, total, cut=page.cut > 0))
+
+
+def _require_sight(ctx: ToolContext, target: Located, data: bytes) -> None:
+    """Raise `ToolError` where the model is known to take no pictures."""
+    model = ctx.services.get(TaskModel)
+    if isinstance(model, TaskModel) and not model.sees():
+        size = picture_size(data)
+        about = f"{size[0]:,} × {size[1]:,} pixels" if size else format_count(len(data), "byte")
+        raise ToolError(
+            f"{target.shown} is a picture ({about}), and {visible(model.name())} takes none: expected a "
+            "model that sees. The user can change it with /model, or set vision = true in its profile"
+        )
 
 
 def _remark(content: Content) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import bz2
+import hashlib
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.display import Picture, Plain
+from buddy.agent.display import Picture, PictureFile, Plain
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.tools.files.listing import IgnoreRules, list_files
 from buddy.tools.files.move import delete_file
@@ -149,7 +150,8 @@ async def test_pictures_reach_the_model_as_pictures(project: ToolProject) -> Non
     assert [(image.media_type, image.data) for image in result.images] == [
         ("image/png", base64.b64encode(PNG).decode())
     ]
-    assert result.display == Picture("dot.data", f"dot.data: image/png, {len(PNG)} bytes")
+    file = PictureFile(str(project.root / "dot.data"), hashlib.sha256(PNG).hexdigest())
+    assert result.display == Picture("dot.data", f"dot.data: image/png, {len(PNG)} bytes", (file,))
     assert picture_size(PNG) == (1, 1)
 
 
