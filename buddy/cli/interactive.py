@@ -288,6 +288,8 @@ def _screen(
             history_path=os.path.join(launch.where.state, "history"),
             environ=environ,
             look_on=looks.on if display.theme == "auto" and may_be_asked(environ) else None,
+            workspace=launch.boundary.root,
+            picture_folder=os.path.join(launch.where.cache, "pictures"),
         ),
         facts=controller.facts,
         act=controller.act,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from itertools import chain
@@ -64,6 +65,8 @@ class OwnedTasks:
 
 
 WARM_AFTER_S = 0.4
+MAX_DROPPED_CHARS = 4_096
+"""A longer paste is no path of a file that was dragged onto the terminal."""
 ASK_AFTER_S = 0.02
 """Delay of the question about the background colour: the first frame and the echo of early keys come
 first."""
@@ -71,7 +74,8 @@ first."""
 
 class AppSettings(msgspec.Struct, frozen=True):
     """The user's settings of the screen. `history_path` is None for a history in memory only; `look_on`
-    returns the look for a background colour, None when the terminal must not be asked for it."""
+    returns the look for a background colour, None when the terminal must not be asked for it. Pictures of the
+    clipboard go to `picture_folder`; no program of the `workspace` is run to read it."""
 
     look: Look
     vi: bool
@@ -82,6 +86,8 @@ class AppSettings(msgspec.Struct, frozen=True):
     history_path: str | None
     environ: Mapping[str, str]
     look_on: Callable[[Ground], Look] | None = None
+    workspace: str = ""
+    picture_folder: str = ""
 
 
 class Repl:
@@ -268,6 +274,28 @@ class Repl:
         elif text != self.editor.expand():
             self.editor.put(text)
 
+    def paste_picture(self) -> None:
+        """Attach the picture on the user's clipboard."""
+        self._jobs.start(self._paste_picture())
+
+    async def _paste_picture(self) -> None:
+        from buddy.repl.input.dropped_pictures import mentions_of_pictures  # these with a picture only
+        from buddy.workspace.clipboard import ClipboardError, Desktop, picture_on_clipboard, save_picture
+
+        settings = self._settings
+        desktop = Desktop(settings.environ, sys.platform, settings.workspace)
+        self.hint("reading the clipboard …")
+        try:
+            data = await asyncio.to_thread(picture_on_clipboard, desktop)
+            path = await asyncio.to_thread(save_picture, data, settings.picture_folder, time.time())
+        except ClipboardError as error:
+            self.hint(str(error))
+        except OSError as error:
+            self.hint(f"the picture could not be kept in {settings.picture_folder}: {error.strerror}")
+        else:
+            self.hint("")
+            self.editor.mention(mentions_of_pictures(path, settings.environ.get("HOME", "")))
+
     def _crash(self, error: BaseException) -> None:
         if self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
@@ -278,7 +306,16 @@ def _editor(
 ) -> Editor:
     pastes = Pastes()
     history = open_history(settings.history_path, log, pastes.expand)
-    return Editor(history, completer, clock, pastes)
+    home = settings.environ.get("HOME", "")
+
+    def mentions(pasted: str) -> str:
+        if "/" not in pasted or len(pasted) > MAX_DROPPED_CHARS:
+            return ""
+        from buddy.repl.input.dropped_pictures import mentions_of_pictures  # with such a paste only
+
+        return mentions_of_pictures(pasted, home)
+
+    return Editor(history, completer, clock, pastes, mentions)
 
 
 def _announcer(

@@ -67,6 +67,10 @@ class ActionStage(Protocol):
         """Draw the last screenful again."""
         ...
 
+    def paste_picture(self) -> None:
+        """Attach the picture on the person's clipboard."""
+        ...
+
 
 class Actions:
     """Carries out the actions of the key table."""
@@ -138,6 +142,8 @@ class Actions:
                 self._act(NextMode())
             case "drop_note":
                 self._act(DropNote())
+            case "paste_picture":
+                self._stage.paste_picture()
             case "replaced":
                 self._stage.hint("")  # the hint was about the previous line
 

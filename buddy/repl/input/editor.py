@@ -93,13 +93,20 @@ _COMPLETABLE = pattern(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\.|[^\s@])?(?:\\.
 
 class Editor:
     """Owns the buffer. Long pastes stand in it as marks, each of which is one character to the cursor and to
-    whatever deletes. `touched_at`: when the person last did something at the keyboard; `came`: what came in
-    one piece with the Enter that is being handled."""
+    whatever deletes. `mentions` returns the mentions that stand for a pasted text, "" for most. `touched_at`:
+    when the person last did something at the keyboard; `came`: what came in one piece with the Enter that is
+    being handled."""
 
     def __init__(
-        self, history: History, completer: Completer | None, clock: Callable[[], float], pastes: Pastes
+        self,
+        history: History,
+        completer: Completer | None,
+        clock: Callable[[], float],
+        pastes: Pastes,
+        mentions: Callable[[str], str] = lambda _pasted: "",
     ) -> None:
         self._clock = clock
+        self._mentions = mentions
         self._pastes = pastes
         self._text, self._moved_in, self._cursor, self._entry = "", "", 0, 0
         self._is_replacing = False
@@ -178,13 +185,25 @@ class Editor:
             buffer.cursor_position = end if before == begin else begin
 
     def paste(self, data: str) -> None:
-        """Insert pasted text; a long one as a mark."""
+        """Insert pasted text; a long one as a mark, paths of pictures as mentions."""
+        if not self.buffer.text.lstrip().startswith("!") and (mention := self._mentions(data)):
+            self.mention(mention)
+            return
         text = clean(data.replace("\r\n", "\n").replace("\r", "\n"), tab_width=4, blank_lines=0)
         if not text:
             return
         if self._is_replaceable:
             self._replace("")
         self.buffer.insert_text(self._pastes.fold(text))
+        self._pasted = True
+
+    def mention(self, text: str) -> None:
+        """Insert mentions at the cursor, apart from the words beside them."""
+        if self._is_replaceable:
+            self._replace("")
+        before = self.buffer.document.char_before_cursor
+        gap = " " if before and not before.isspace() else ""
+        self.buffer.insert_text(f"{gap}{text} ")
         self._pasted = True
 
     def put(self, text: str) -> None:

@@ -47,6 +47,7 @@ Action = Literal[
     "next_mode",
     "drop_note",
     "replaced",
+    "paste_picture",
 ]
 
 ESCAPE_S = 0.003
@@ -78,6 +79,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("Ctrl+T", "tasks"),
     ("Ctrl+R", "search the history"),
     ("Ctrl+G", "open $EDITOR"),
+    ("Ctrl+V", "attach the picture on the clipboard"),
     ("Shift+Tab", "next permission mode"),
     ("Ctrl+L Ctrl+Z", "repaint, suspend"),
     ("y a p n", "answer the marked request: yes, this session, always, no"),
@@ -160,6 +162,7 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: KeyFacts) -> K
     on(("c-z",), "suspend", always)
     for edit in (("c-g",), ("c-x", "c-e")):
         on(edit, "edit", always)
+    on(("c-v",), "paste_picture", ~vi_mode | vi_insert_mode)
     on(("c-o",), "expand", always)
     on(("c-t",), "task_panel", always)
     on(("c-l",), "redraw", always)
