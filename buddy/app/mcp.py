@@ -209,10 +209,10 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
     sources = sources_of(launch, session.settings, session.options)
     if not sources.is_any() and not session.channels:
         return None
-    from buddy.extend.mcp.approvals import ServerApprovals  # these where a server is defined
+    from buddy.app.mcp_logins import saved_logins  # these where a server is defined
+    from buddy.extend.mcp.approvals import ServerApprovals
     from buddy.extend.mcp.launching import LaunchParts
     from buddy.extend.mcp.library import McpLibrary
-    from buddy.extend.mcp.logins import Logins
     from buddy.extend.mcp.results import ResultMaker
     from buddy.extend.mcp.server import ServerParts
     from buddy.extend.mcp.servers import McpParts, McpServers
@@ -252,7 +252,7 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
             now=time.monotonic,
             sleep=asyncio.sleep,
         ),
-        logins=Logins(launch.where.data),
+        logins=saved_logins(launch),
         approvals=ServerApprovals(launch.where.state, root),
         environment=launch.environment,
         forbidden=frozenset(session.models.key_names),

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.mcp_definitions import KnownServer, KnownServers, expanded, known_servers, passing_session
+from buddy.app.mcp_logins import saved_logins
 from buddy.app.options import Options, UsageError
 from buddy.app.stderr import tell
 from buddy.cli.log import start_log
@@ -20,7 +21,7 @@ from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.extend.mcp.definition_files import DefinitionFile, DefinitionFileError
 from buddy.extend.mcp.definitions import DefinitionError, ServerDefinition, read_server, unknown_keys
-from buddy.extend.mcp.logins import Logins, LoginsError
+from buddy.extend.mcp.logins import Logins, LoginsError, host_of
 from buddy.extend.mcp.sources import PROJECT_FILE, USER_FILE
 from buddy.headless.exit_codes import CONFIGURATION
 from buddy.safety.sanitise import clean, one_line, visible
@@ -153,9 +154,31 @@ class _McpCommand:
         if len(found) > 1:
             raise UsageError(f"{visible(name)} is in several files: add --scope {' or '.join(found)}")
         file = self._file(found[0])
+        entry = file.entry(name)
         file.remove(name)
         _say(f"removed {visible(name)} from {visible(file.path)}")
+        self._forget_unused_login(name, entry)
         return 0
+
+    def _forget_unused_login(self, name: str, entry: object) -> None:
+        """Forget the login to a removed server, unless another definition of the person's uses it."""
+        try:
+            definition = read_server(name, entry, "user", "")
+            url = expanded(definition, self._launch, self._loaded.settings).url
+            if not url or not self._logins().has(name, url):
+                return
+        except (DefinitionError, LoginsError):
+            return
+        places = self._file("user").places_of(name, definition.url)
+        known = self._known().servers.get(name)
+        if known is not None and known.definition.url == definition.url:
+            places = (*places, known.definition.source)
+        if places:
+            where = visible(places[0] or "another definition")
+            _say(f"its login stays, {where} uses it; buddy mcp logout {visible(name)} forgets it")
+            return
+        self._logins().remove(name, url)
+        _say("forgot its login too; what the server knows of it is ended there")
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -207,7 +230,7 @@ class _McpCommand:
         except DefinitionError:
             return False
         try:
-            return self._logins().find(definition.name, url) is not None
+            return self._logins().has(definition.name, url)
         except LoginsError as error:
             if not self._has_told_logins:
                 tell(f"buddy: {clean(str(error))}\n")
@@ -231,7 +254,7 @@ class _McpCommand:
     # -- logins --------------------------------------------------------------------------------------------
 
     def _logins(self) -> Logins:
-        return Logins(self._launch.where.data)
+        return saved_logins(self._launch)
 
     def _remote(self, name: str) -> ServerDefinition:
         definition = self._approved(name)
@@ -253,16 +276,20 @@ class _McpCommand:
         except LoginFailedError as error:
             tell(f"buddy: {visible(name)}: {one_line(str(error), 400)}\n")
             return FAILED
-        self._logins().save(name, login)
-        _say(f"logged in to {visible(name)}; in a running buddy, /mcp reconnect {visible(name)} uses it")
+        place = self._logins().save(name, login)
+        _say(f"logged in to {visible(name)}, saved in {visible(place)}")
+        _say(f"a running buddy uses it after /mcp reconnect {visible(name)}")
         return 0
 
     def _logout(self, name: str) -> int:
-        definition = self._remote(name)
-        if not self._logins().remove(name, definition.url):
+        """Forget every login saved under a name: also where its definition is gone, changed or not approved."""
+        addresses = self._logins().forget(name)
+        if not addresses:
+            self._one(name)
             _say(f"there is no login to {visible(name)}")
             return 0
-        _say(f"forgot the login to {visible(name)}; what the server itself knows of it is ended there")
+        hosts = ", ".join(dict.fromkeys(host_of(url) for url in addresses))
+        _say(f"forgot the login to {visible(name)} ({hosts}); what the server knows of it is ended there")
         return 0
 
     # -- trying --------------------------------------------------------------------------------------------

@@ -338,6 +338,14 @@ class Keyring:
             return False
         return self.read(provider) == key
 
+    def remove(self, provider: str) -> bool:
+        """Remove a key and tell whether it is gone."""
+        try:
+            self._load().delete_password(SERVICE, provider)
+        except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like
+            return not self.read(provider)
+        return True
+
     def _load(self) -> Any:
         if self._keyring is None:
             self._keyring = self._importer("keyring")

@@ -37,6 +37,20 @@ class DefinitionFile:
         """Return the names of the servers in it."""
         return tuple(self._servers(self._read()))
 
+    def entry(self, name: str) -> object:
+        """Return the entry of a server as it stands there, None for no such server."""
+        return self._servers(self._read()).get(name)
+
+    def places_of(self, name: str, url: str) -> tuple[str, ...]:
+        """Return where the file defines a server of this name with this address as written: folders, "" for
+        all folders. The scope does not matter."""
+        whole = self._read()
+        folders: object = whole.get(PROJECTS_KEY)
+        tables: dict[str, object] = {"": whole}
+        if isinstance(folders, dict):
+            tables |= cast("dict[str, object]", folders)
+        return tuple(place for place, table in tables.items() if _has_address(table, name, url))
+
     def add(self, name: str, entry: dict[str, Any]) -> None:
         """Add a server whose name is free."""
 
@@ -127,3 +141,16 @@ class DefinitionFile:
             replace_file(path, data, mode=mode)
         except OSError as error:
             raise DefinitionFileError(f"{self.path} could not be written ({error.strerror})") from error
+
+
+def _has_address(table: object, name: str, url: str) -> bool:
+    """Tell whether a table of a file has a server of this name and address."""
+    given = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    for key in SERVERS_KEYS:
+        servers: object = given.get(key)
+        entry: object = cast("dict[str, Any]", servers).get(name) if isinstance(servers, dict) else None
+        if isinstance(entry, dict) and url in (
+            cast("dict[str, Any]", entry).get(key) for key in ("url", "serverUrl", "httpUrl")
+        ):
+            return True
+    return False

@@ -22,7 +22,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.provider import ProviderError
 from buddy.extend.mcp.channel import ChannelClosed
 from buddy.extend.mcp.http_requests import HttpRequests, TooMuchError, read_all, with_body
-from buddy.extend.mcp.records import LoginNeededError
+from buddy.extend.mcp.records import LoginNeededError, login_words
 from buddy.extend.mcp.stored_login import StoredLogin
 from buddy.safety.sanitise import one_line
 
@@ -278,16 +278,13 @@ class SessionTransport(httpx2.AsyncBaseTransport):
         if response.status_code == 403 and "insufficient_scope" in challenge:
             if self._login is not None and (scope := _SCOPE().search(challenge)) is not None:
                 await self._login.note_wanted(scope[1])
-            raise LoginNeededError(f"it wants more rights than the login has: buddy mcp login {self._name}")
+            raise LoginNeededError(f"it wants more rights than the login has; {login_words(self._name)}")
         if response.status_code != 401:
             return
         if self._has_credentials:
             raise ChannelClosed("it refuses the credentials in its headers (HTTP 401)", is_final=True)
-        raise LoginNeededError(
-            f"its login is over: buddy mcp login {self._name}"
-            if self._login is not None
-            else f"run buddy mcp login {self._name}"
-        )
+        over = "its login is over; " if self._login is not None else ""
+        raise LoginNeededError(f"{over}{login_words(self._name)}")
 
 
 class _NotedStream(httpx2.AsyncByteStream):

@@ -138,6 +138,11 @@ class LoginNeededError(Exception):
     """The server wants a login first."""
 
 
+def login_words(name: str) -> str:
+    """Return the advice to log in to a server."""
+    return f"run buddy mcp login {name} (inside buddy: /mcp login {name})"
+
+
 def first_error(error: BaseException) -> BaseException:
     """Return the first error that is no group of errors."""
     while isinstance(error, BaseExceptionGroup):

@@ -20,12 +20,14 @@ from mcp.shared.auth import (
 )
 
 from buddy.extend.mcp.channel import ChannelClosed
-from buddy.extend.mcp.logins import Login, Logins, LoginsError
+from buddy.extend.mcp.logins import Login, Logins, LoginsError, Stamp
+from buddy.extend.mcp.records import LoginNeededError, login_words
 
 EXPIRY_MARGIN_S = 30.0
 """A token is renewed so long before its end: it has to be good when it arrives."""
 RENEWAL_WAIT_S, RENEWAL_POLL_S = 40.0, 0.1
 """Another program of the person may take so long to renew the same login."""
+UNREAD: Stamp = (0, 0, 0)
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 """Sends the request for a new token and reads the whole answer."""
 
@@ -39,11 +41,19 @@ class SavedTokens:
         self._name = name
         self._url = login.url
         self._now = now
+        self._stamp: Stamp | None = UNREAD
         self.login: Login | None = login
+
+    def is_outdated(self) -> bool:
+        """Tell whether a login was saved, renewed or forgotten since this one was read: a look at the
+        file."""
+        return self._logins.stamp() != self._stamp
 
     async def reload(self) -> None:
         """Take up what another program of the person saved meanwhile, or that it logged out."""
+        stamp = self._logins.stamp()
         self.login = await asyncio.to_thread(self._logins.find, self._name, self._url)
+        self._stamp = stamp
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the saved tokens."""
@@ -107,19 +117,28 @@ class StoredLogin(OAuthClientProvider):
 
     async def token(self, send: Send, *, refused: str = "") -> str:
         """Return the token for a request, "" for none. `refused` is one that the server did not take: it is
-        returned again where there is no other. Raises what `send` raises, and `ChannelClosed`."""
+        returned again where there is no other. Raises what `send` raises, `ChannelClosed`, and
+        `LoginNeededError` once the person has logged out."""
         if not self._initialized:
             await self._initialize()
-        if not self._is_good(refused):
+        if self._saved.is_outdated():
+            try:
+                await self._reload()
+            except LoginsError as error:
+                raise ChannelClosed(str(error)) from error
+        if self._saved.login is not None and not self._is_good(refused):
             if self._renewal is None or self._renewal.done():
                 self._renewal = asyncio.create_task(self._renew(send, refused))
                 self._renewal.add_done_callback(_retrieve)
             await asyncio.shield(self._renewal)
+        if self._saved.login is None:
+            raise LoginNeededError(f"you logged out; {login_words(self._name)}")
         return self._access_token()
 
     def good_token(self) -> str:
-        """Return the token if it is good without a renewal, "" otherwise."""
-        return self._access_token() if self._is_good() else ""
+        """Return the token if it is good without a renewal and nothing was saved or forgotten since, ""
+        otherwise."""
+        return self._access_token() if self._is_good() and not self._saved.is_outdated() else ""
 
     async def finish(self, limit_s: float) -> None:
         """Let a renewal end: the token it brings replaces the saved one, which is used up."""

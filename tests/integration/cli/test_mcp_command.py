@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from buddy.extend.mcp.logins import Login, Logins
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.mcp_oauth import login_server
@@ -15,6 +16,12 @@ from tests.support.program import YOLO, Program
 
 def program_in(tmp_path: Path) -> Program:
     return Program(tmp_path, "http://127.0.0.1:9")
+
+
+def data_of(program: Program) -> str:
+    data = program.home / ".local/share/buddy"
+    data.mkdir(parents=True, exist_ok=True)
+    return str(data)
 
 
 @pytest.mark.slow
@@ -78,6 +85,38 @@ async def test_a_server_that_wants_a_login_says_so_and_opens_nothing(tmp_path: P
 
 
 @pytest.mark.slow
+async def test_a_login_is_forgotten_with_its_last_definition(tmp_path: Path) -> None:
+    program = program_in(tmp_path)
+    url = "https://a.example/mcp"
+    logins = Logins(data_of(program))
+    logins.save("web", Login(url, {"access_token": "t"}, {}))
+    await program.run("mcp", "add", "web", url, "-s", "user")
+    await program.run("mcp", "add", "web", url)
+    removed = await program.run("mcp", "remove", "web", "-s", "local")
+    assert "its login stays, another definition uses it; buddy mcp logout web forgets it" in removed.out
+    assert logins.has("web", url)
+    removed = await program.run("mcp", "remove", "web")
+    assert "forgot its login too" in removed.out
+    assert not logins.has("web", url)
+
+
+@pytest.mark.slow
+async def test_a_login_whose_definition_is_gone_or_moved_is_forgotten_by_its_name(tmp_path: Path) -> None:
+    program = program_in(tmp_path)
+    logins = Logins(data_of(program))
+    for url in ("https://u:secret@a.example/mcp?key=secret", "https://b.example/mcp"):
+        logins.save("web", Login(url, {"access_token": "t"}, {}))
+    forgotten = await program.run("mcp", "logout", "web")
+    assert forgotten.code == 0
+    assert "(a.example, b.example)" in forgotten.out
+    assert "secret" not in forgotten.out
+    assert logins.forget("web") == ()
+    again = await program.run("mcp", "logout", "web")
+    assert again.code == 4
+    assert "there is no MCP server 'web'" in again.err
+
+
+@pytest.mark.slow
 async def test_no_address_of_a_project_is_asked_before_it_is_approved(tmp_path: Path) -> None:
     async def answer(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(http(200))
@@ -88,7 +127,9 @@ async def test_no_address_of_a_project_is_asked_before_it_is_approved(tmp_path: 
         (program.repo / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": entry}}))
         ran = await program.run("exec", "hello")
         assert "/mcp trust evil" in ran.err
-        for words in (("test", "evil"), ("login", "evil"), ("logout", "evil")):
+        forgotten = await program.run("mcp", "logout", "evil")
+        assert forgotten.out == "there is no login to evil\n"
+        for words in (("test", "evil"), ("login", "evil")):
             refused = await program.run("mcp", *words)
             assert refused.code == 4
             assert "waits for your approval" in refused.err

@@ -65,7 +65,7 @@ async def test_a_login_is_made_used_and_renewed(tmp_path: Path) -> None:
         async with connecting(tmp_path, server.server) as client:
             client.server.begin()
             await client.until("login")
-            assert client.server.reason == "run buddy mcp login plain"
+            assert client.server.reason == "run buddy mcp login plain (inside buddy: /mcp login plain)"
 
         person = Person(server)
         login = await login_at(server, person)
@@ -107,7 +107,7 @@ async def test_a_login_that_is_over_asks_for_a_new_one(tmp_path: Path) -> None:
         async with connecting(tmp_path, server.server) as client:
             await client.ready()
             server.valid, server.tokens = "other", 99
-            with pytest.raises(ToolError, match="its login is over: buddy mcp login plain"):
+            with pytest.raises(ToolError, match="its login is over; run buddy mcp login plain"):
                 await client.call(text="a")
             await client.until("login")
 
@@ -172,10 +172,35 @@ async def test_a_login_that_was_removed_is_neither_used_nor_made_again(tmp_path:
         transport = sending(tmp_path, await expired_login(server, tmp_path))
         assert Logins(str(tmp_path)).remove("plain", server.server)
         answer = await transport.handle_async_request(asking(server))
-        assert "its login is over" in (await answer.aread()).decode()
+        assert "you logged out" in (await answer.aread()).decode()
         assert renewals(server) == 0
         assert token_in(tmp_path, server) == ""
         await transport.aclose()
+
+
+async def test_a_good_token_is_dropped_at_the_next_request_after_a_logout(tmp_path: Path) -> None:
+    async with login_server() as server:
+        Logins(str(tmp_path)).save("plain", await login_at(server, Person(server)))
+        async with connecting(tmp_path, server.server) as client:
+            await client.ready()
+            assert await client.call(text="a") == "you said a"
+            before = len(server.said("/mcp"))
+            assert Logins(str(tmp_path)).forget("plain") == (server.server,)
+            with pytest.raises(ToolError, match="you logged out; run buddy mcp login plain"):
+                await client.call(text="b")
+            await client.until("login")
+        sent = server.said("/mcp")[before:]
+        assert all("authorization" not in request.headers for request in sent)
+
+
+async def test_a_file_of_logins_that_is_deleted_is_a_logout(tmp_path: Path) -> None:
+    async with login_server() as server:
+        Logins(str(tmp_path)).save("plain", await login_at(server, Person(server)))
+        async with connecting(tmp_path, server.server) as client:
+            await client.ready()
+            (tmp_path / FILE_NAME).unlink()
+            with pytest.raises(ToolError, match="you logged out"):
+                await client.call(text="b")
 
 
 async def test_a_login_removed_during_its_renewal_stays_removed(tmp_path: Path) -> None:
@@ -186,7 +211,7 @@ async def test_a_login_removed_during_its_renewal_stays_removed(tmp_path: Path) 
         await held.is_ready.wait()
         Logins(str(tmp_path)).remove("plain", server.server)
         held.go.set()
-        assert "its login is over" in (await (await sent).aread()).decode()
+        assert "you logged out" in (await (await sent).aread()).decode()
         assert token_in(tmp_path, server) == ""
         await transport.aclose()
 
