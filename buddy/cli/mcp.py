@@ -282,7 +282,7 @@ class _McpCommand:
         return 0
 
     def _logout(self, name: str) -> int:
-        """Forget every login saved under a name: also where its definition is gone, changed or not approved."""
+        """Forget every login saved under a name, also where its definition is gone or not approved."""
         addresses = self._logins().forget(name)
         if not addresses:
             self._one(name)
