@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from buddy.app.providers import Models
 from buddy.config.settings import Settings
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mcp.definitions import ServerDefinition
+from buddy.extend.mcp.records import LoginPage
 from buddy.extend.mcp.sources import Sources
 from buddy.extend.mentions import ExpandedPrompt
 from buddy.extend.plugin_folders import PluginStore
@@ -161,6 +162,20 @@ class SessionServers(Protocol):
 
     async def fill_prompt(self, command: str, words: str) -> tuple[UserPart, ...] | None:
         """Return the content of the prompt a command names; None for no such prompt. Raises `ToolError`."""
+        ...
+
+    def login_page(self, name: str) -> LoginPage | None:
+        """Return the page a login to a server waits for, None where there is none."""
+        ...
+
+    async def log_in(self, name: str, show: Callable[[LoginPage], Awaitable[None]]) -> str:
+        """Log in to a server and connect with it; return the place of the tokens. Raises
+        `LoginFailedError`."""
+        ...
+
+    async def log_out(self, name: str) -> tuple[str, ...]:
+        """Forget the logins to a server and connect without; return their addresses. Raises
+        `LoginFailedError`."""
         ...
 
     async def trust(self, name: str) -> str:

@@ -267,12 +267,14 @@ class _McpCommand:
         if not sys.stdin.isatty():
             raise ConfigError("a login needs a person at a terminal; run buddy mcp login in one")
         from buddy.cli.mcp_login import log_in_here  # half a second, only for a login
-        from buddy.extend.mcp.login import LoginFailedError
+        from buddy.extend.mcp.records import LoginFailedError
 
         try:
             before = self._logins().find(name, definition.url)
             scopes = before.scopes() if before is not None and before.wanted_scope else ()
-            login = asyncio.run(log_in_here(definition, self._launch.environment, scopes))
+            login = asyncio.run(
+                log_in_here(definition, self._launch.environment, scopes, self._launch.boundary.root)
+            )
         except LoginFailedError as error:
             tell(f"buddy: {visible(name)}: {one_line(str(error), 400)}\n")
             return FAILED

@@ -6,34 +6,32 @@ import asyncio
 import os
 import sys
 import time
-import webbrowser
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
+from buddy.app.browser import has_browser, open_in_browser
 from buddy.extend.mcp.definitions import ServerDefinition
-from buddy.extend.mcp.login import LoginPage, log_in
-from buddy.extend.mcp.logins import Login
+from buddy.extend.mcp.login import log_in
+from buddy.extend.mcp.logins import Login, host_of
+from buddy.extend.mcp.records import LoginPage
 from buddy.safety.sanitise import visible
-
-_GRAPHICAL = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 async def log_in_here(
-    definition: ServerDefinition, environment: Mapping[str, str], scopes: tuple[str, ...]
+    definition: ServerDefinition, environment: Mapping[str, str], scopes: tuple[str, ...], workspace: str
 ) -> Login:
     """Show where the login leads, open the browser when the person says so, and wait. `scopes` are rights to
-    ask for besides. Raises `LoginFailedError`."""
+    ask for besides; no program of `workspace` is run. Raises `LoginFailedError`."""
     opening: list[asyncio.Task[None]] = []
 
     async def show(page: LoginPage) -> None:
-        server = visible(urlsplit(definition.url).netloc.rpartition("@")[2])
+        server = host_of(definition.url)
         print(f"{visible(definition.name)} ({server}) wants a login at {page.host}:")  # noqa: T201 - the command's answer
         print(f"  {visible(page.url)}")  # noqa: T201 - the command's answer
-        if sys.platform == "linux" and not any(environment.get(name) for name in _GRAPHICAL):
+        if not has_browser(environment):
             print("Open this address in a browser of this machine. Ctrl-C gives up.")  # noqa: T201 - the command's answer
             return
         print("Enter opens it in your browser; Ctrl-C gives up.", flush=True)  # noqa: T201 - the command's answer
-        opening.append(asyncio.create_task(_open_on_enter(page.url)))
+        opening.append(asyncio.create_task(_open_on_enter(page.url, environment, workspace)))
 
     try:
         return await log_in(definition, environment, show, time.time, scopes=scopes)
@@ -43,7 +41,7 @@ async def log_in_here(
         await asyncio.gather(*opening, return_exceptions=True)
 
 
-async def _open_on_enter(url: str) -> None:
+async def _open_on_enter(url: str, environment: Mapping[str, str], workspace: str) -> None:
     """Wait for Enter, then open the browser. A thread that reads could not be left by Ctrl-C."""
     loop = asyncio.get_running_loop()
     entered = asyncio.Event()
@@ -54,5 +52,5 @@ async def _open_on_enter(url: str) -> None:
         typed = os.read(descriptor, 4096)
     finally:
         loop.remove_reader(descriptor)
-    if typed and not await asyncio.to_thread(webbrowser.open, url):
+    if typed and not await open_in_browser(url, environment, workspace):
         print("No browser could be opened: open the address yourself.")  # noqa: T201 - the command's answer

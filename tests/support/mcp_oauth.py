@@ -15,6 +15,17 @@ from tests.support.mcp_remote import Request, honest, http
 from tests.support.stream_server import stream_server
 
 
+async def visit(address: str, *, method: str = "GET") -> str:
+    """Return the text a browser reads at an address of this machine."""
+    parts = urlsplit(address)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    return text
+
+
 class HeldAnswer:
     """An answer that is held back: `is_ready` is set when the request has come, `go` lets it out."""
 

@@ -1,4 +1,4 @@
-"""A login to a server with an address: `buddy mcp login`, and nothing else, begins one.
+"""A login to a server with an address: only the person begins one, by `buddy mcp login` or `/mcp login`.
 
 The protocol library does the discovery, the registration, PKCE and the exchange. Added here: nothing is sent
 over plain HTTP to another machine, the page with the metadata belongs to the server, the person sees the
@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
-import msgspec
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -29,6 +28,7 @@ from buddy.extend.mcp.definitions import OAuthClient, ServerDefinition
 from buddy.extend.mcp.http_requests import HttpRequests, TooMuchError, read_all, with_body
 from buddy.extend.mcp.logins import Login
 from buddy.extend.mcp.loopback import Loopback, listening
+from buddy.extend.mcp.records import LoginFailedError, LoginPage
 from buddy.extend.mcp.stored_login import expiry_of
 from buddy.llm.http.proxy import is_this_machine
 from buddy.safety.sanitise import one_line, visible
@@ -37,17 +37,6 @@ from buddy.safety.url_guard import canonical_host
 REQUEST_S = 30.0
 ANSWER_S = 300.0
 MAX_BODY_BYTES = 1_000_000
-
-
-class LoginFailedError(Exception):
-    """A login that came to nothing: one sentence."""
-
-
-class LoginPage(msgspec.Struct, frozen=True):
-    """The page a person is sent to. `host` is its host, as the person is shown it."""
-
-    url: str
-    host: str
 
 
 class _Requests(httpx2.AsyncBaseTransport):

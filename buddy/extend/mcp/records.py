@@ -138,9 +138,20 @@ class LoginNeededError(Exception):
     """The server wants a login first."""
 
 
+class LoginFailedError(Exception):
+    """A login that came to nothing: one sentence."""
+
+
+class LoginPage(msgspec.Struct, frozen=True):
+    """The page a person is sent to. `host` is its host, as the person is shown it."""
+
+    url: str
+    host: str
+
+
 def login_words(name: str) -> str:
     """Return the advice to log in to a server."""
-    return f"run buddy mcp login {name} (inside buddy: /mcp login {name})"
+    return f"run buddy mcp login {name}, or /mcp login {name} inside buddy"
 
 
 def first_error(error: BaseException) -> BaseException:

@@ -6,7 +6,7 @@ Nothing waits for a server. Its tools come and go between turns: a running turn 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import ModuleType
@@ -29,9 +29,10 @@ from buddy.extend.mcp.launching import LaunchParts, running_server
 from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.names import server_part, tool_names
 from buddy.extend.mcp.prompts import ServerPrompt, content_of, prompts_of, values_of
-from buddy.extend.mcp.records import ToolInfo
+from buddy.extend.mcp.records import LoginFailedError, LoginPage, ToolInfo
 from buddy.extend.mcp.resources import attach_resources, mentioned_resources, write_resource
 from buddy.extend.mcp.server import McpServer, ServerParts
+from buddy.extend.mcp.session_logins import SessionLogins
 from buddy.extend.mcp.sources import FoundServers, Sources, find_servers
 from buddy.extend.mcp.stdio import StderrTail
 from buddy.extend.mcp.tools import UnusableTool, make_tool
@@ -87,6 +88,7 @@ class McpServers:
         self._announcing: asyncio.TimerHandle | None = None
         self._listeners: list[Callable[[], None]] = []
         self._settled = asyncio.Event()
+        self._logins = SessionLogins(parts.logins, parts.server.library, parts.environment)
 
     async def __aenter__(self) -> McpServers:
         return self
@@ -212,6 +214,32 @@ class McpServers:
             trusted=False,
             tools={},
         )
+
+    def login_page(self, name: str) -> LoginPage | None:
+        """Return the page a login to a server waits for, None where there is none."""
+        return self._logins.page(name)
+
+    async def log_in(self, name: str, show: Callable[[LoginPage], Awaitable[None]]) -> str:
+        """Log in to a server, save the login and connect with it. `show` shows the page to the person.
+        Returns the place of the tokens. Raises `LoginFailedError`."""
+        server = self.servers[name]
+        try:
+            definition = expand_variables(server.definition, self._parts.environment, self._parts.forbidden)
+            await self._check_unchanged(server.definition)
+        except DefinitionError as error:
+            raise LoginFailedError(str(error)) from error
+        place = await self._logins.log_in(definition, show)
+        server.reconnect()
+        return place
+
+    async def log_out(self, name: str) -> tuple[str, ...]:
+        """Forget every login saved under a server's name, and connect without it. Returns the addresses.
+        Raises `LoginFailedError`."""
+        addresses = await self._logins.log_out(name)
+        server = self.servers.get(name)
+        if addresses and server is not None and server.state not in ("untrusted", "disabled"):
+            server.reconnect()
+        return addresses
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call this after each change."""

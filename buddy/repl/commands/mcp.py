@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.formatting import format_count
+from buddy.app.browser import has_browser, open_in_browser
 from buddy.app.mcp import SessionServer, SessionServers
+from buddy.extend.mcp.logins import host_of
 from buddy.extend.mcp.names import server_part
+from buddy.extend.mcp.records import LoginFailedError, LoginPage
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText
@@ -15,11 +19,11 @@ STDERR_LINES = 10
 
 @command(
     family="setup",
-    usage="[SERVER | trust SERVER | distrust SERVER | reconnect SERVER]",
-    choices=("trust", "distrust", "reconnect"),
+    usage="[SERVER | trust|distrust|login|logout|reconnect SERVER]",
+    choices=("trust", "distrust", "login", "logout", "reconnect"),
 )
 async def mcp(context: Context, argument: str) -> None:
-    """List the MCP servers, show one, approve one, or connect one again"""
+    """List the MCP servers, show one, approve one, log in to one, or connect one again"""
     servers = context.session.mcp
     if servers is None:
         raise CommandError(
@@ -30,7 +34,10 @@ async def mcp(context: Context, argument: str) -> None:
     if not argument:
         context.screen.print(PlainText("\n".join(_rows(servers)) or "no MCP server is defined"))
         return
-    if word not in ("trust", "distrust", "reconnect"):
+    if word == "logout":  # also of a server that is gone
+        await _log_out(context, servers, name.strip())
+        return
+    if word not in ("trust", "distrust", "login", "reconnect"):
         context.screen.print(PlainText(_details(context, servers, _server(servers, argument))))
         return
     server = _server(servers, name.strip())
@@ -46,11 +53,68 @@ async def mcp(context: Context, argument: str) -> None:
             problem = await servers.distrust(server.name)
             said = f"MCP server {shown} is not started"
             context.screen.print(NoteBlock("info", f"{said}, in this run: {problem}" if problem else said))
+        case "login":
+            _check_may_run(server)
+            await _log_in(context, servers, server)
         case _:
-            if server.state in ("untrusted", "disabled"):
-                raise CommandError(f"MCP server {shown}: {server.state_words}")
+            _check_may_run(server)
             server.reconnect()
             context.screen.print(NoteBlock("info", f"MCP server {shown} is connected anew"))
+
+
+def _check_may_run(server: SessionServer) -> None:
+    if server.state in ("untrusted", "disabled"):
+        raise CommandError(server.advice)
+
+
+async def _log_in(context: Context, servers: SessionServers, server: SessionServer) -> None:
+    """Log in while the prompt stays free: the address is shown first, and a browser opens only when the
+    person asks for it by the same command again."""
+    shown, environment = visible(server.name), context.session.launch.environment
+    under_way = servers.login_page(server.name)
+    if under_way is not None:
+        is_open = has_browser(environment) and await open_in_browser(
+            under_way.url, environment, context.session.launch.boundary.root
+        )
+        if not is_open:
+            raise CommandError("no browser could be opened: open the address yourself, on this machine")
+        context.screen.print(NoteBlock("info", f"your browser opens {under_way.host}"))
+        return
+
+    async def show(page: LoginPage) -> None:
+        how = f"/mcp login {shown} again opens it" if has_browser(environment) else "open it yourself"
+        context.screen.print(
+            NoteBlock(
+                "info", f"MCP server {shown} wants a login at {page.host}; {how} in a browser of this machine"
+            ),
+            PlainText(visible(page.url)),
+        )
+
+    with context.own.register(f"login to {shown}") as work:
+        try:
+            place = await run_cancellable(servers.log_in(server.name, show), work.cancelled)
+        except TurnCancelled:
+            context.screen.print(NoteBlock("info", f"the login to {shown} was given up"))
+            return
+        except LoginFailedError as error:
+            raise CommandError(f"MCP server {shown}: {one_line(str(error), 400)}") from error
+    context.screen.print(NoteBlock("info", f"logged in to {shown}, saved in {visible(place)}"))
+
+
+async def _log_out(context: Context, servers: SessionServers, name: str) -> None:
+    try:
+        addresses = await servers.log_out(name)
+    except LoginFailedError as error:
+        raise CommandError(f"MCP server {visible(name)}: {error}") from error
+    if not addresses:
+        raise CommandError(f"there is no login to {visible(name)!r}")
+    hosts = ", ".join(dict.fromkeys(map(host_of, addresses)))
+    context.screen.print(
+        NoteBlock(
+            "info",
+            f"forgot the login to {visible(name)} ({hosts}); what the server knows of it is ended there",
+        )
+    )
 
 
 def _server(servers: SessionServers, name: str) -> SessionServer:

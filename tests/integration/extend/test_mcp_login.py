@@ -21,19 +21,8 @@ from buddy.extend.mcp.http_transport import SessionTransport
 from buddy.extend.mcp.login import LoginFailedError, LoginPage, log_in
 from buddy.extend.mcp.logins import FILE_NAME, Login, Logins, LoginsError
 from buddy.extend.mcp.stored_login import StoredLogin
-from tests.support.mcp_oauth import HeldAnswer, LoginServer, login_server
+from tests.support.mcp_oauth import HeldAnswer, LoginServer, login_server, visit
 from tests.support.mcp_remote import connecting, http
-
-
-async def visit(address: str, *, method: str = "GET") -> str:
-    """Return the text a browser reads at an address of this machine."""
-    parts = urlsplit(address)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    writer.write(f"{method} {parts.path}?{parts.query} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-    text = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    return text
 
 
 class Person:
@@ -65,7 +54,7 @@ async def test_a_login_is_made_used_and_renewed(tmp_path: Path) -> None:
         async with connecting(tmp_path, server.server) as client:
             client.server.begin()
             await client.until("login")
-            assert client.server.reason == "run buddy mcp login plain (inside buddy: /mcp login plain)"
+            assert client.server.reason == "run buddy mcp login plain, or /mcp login plain inside buddy"
 
         person = Person(server)
         login = await login_at(server, person)
