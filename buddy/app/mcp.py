@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -104,6 +104,40 @@ class WithheldTool(Protocol):
         ...
 
 
+class ServerWords(Protocol):
+    """Interface of `buddy.extend.mcp.servers.ServerInstructions`."""
+
+    @property
+    def words(self) -> str:
+        """Return the cleaned instructions."""
+        ...
+
+    @property
+    def is_withheld(self) -> bool:
+        """Tell whether models do not read them."""
+        ...
+
+
+class ServerArrivals(Protocol):
+    """Interface of `buddy.extend.mcp.arrivals.Arrivals`."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of servers that are about to connect for the first time."""
+        ...
+
+    async def before_turn(self, prompt: str = "") -> tuple[str, ...]:
+        """Wait before the first turn of a run. Returns a sentence for each server whose tools are missing."""
+        ...
+
+    async def wait_for(self, names: Collection[str]) -> None:
+        """Wait until these servers are no longer starting, or for a limited time."""
+        ...
+
+    def missing(self) -> tuple[str, ...]:
+        """Return a sentence for each required server that is not there."""
+        ...
+
+
 class SessionServers(Protocol):
     """Interface of `buddy.extend.mcp.servers.McpServers`, which is loaded only where a server is defined."""
 
@@ -131,9 +165,17 @@ class SessionServers(Protocol):
         """Connect every server that may run, in the background."""
         ...
 
-    async def settled(self, timeout_s: float) -> tuple[str, ...]:
-        """Wait until no server is about to connect for the first time, or until the time is over. Returns a
-        sentence for each whose tools are missing."""
+    @property
+    def arrivals(self) -> ServerArrivals:
+        """Return the servers that are starting."""
+        ...
+
+    def instructions_of(self, name: str) -> ServerWords:
+        """Return the instructions a server gives."""
+        ...
+
+    def prompt_text(self, only: Collection[str] | None = None) -> str:
+        """Return what the system prompt says of servers, of those with one of the tools `only`."""
         ...
 
     def notes(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
@@ -55,6 +55,7 @@ from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
 from buddy.tools.pictures import Pictures
+from buddy.tools.search_tools import Arrivals
 from buddy.tools.shell import ShellSettings
 from buddy.tools.task_model import TaskModel
 from buddy.tools.todo import Plan, WallClock
@@ -544,6 +545,8 @@ def _board_parts(session: Session) -> BoardParts:
         hooks=session.extensions.hooks,
         catalogue=session.extensions.catalogue,
         direct_tools=settings.tools.direct,
+        arrivals=_arrivals(session),
+        server_words=lambda only: session.mcp.prompt_text(only) if session.mcp is not None else "",
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),
@@ -552,6 +555,16 @@ def _board_parts(session: Session) -> BoardParts:
             session.writer.workspace_seal.derive("worktrees"),
         ),
     )
+
+
+def _arrivals(session: Session) -> Arrivals:
+    """Return the session's servers that are starting; they are opened after the board."""
+
+    async def wait_for(names: Collection[str]) -> None:
+        if session.mcp is not None:
+            await session.mcp.arrivals.wait_for(names)
+
+    return Arrivals(lambda: session.mcp.arrivals.names() if session.mcp is not None else (), wait_for)
 
 
 def _clock() -> Clock:

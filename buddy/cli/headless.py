@@ -54,8 +54,6 @@ from buddy.tasks.task import Task
 
 MAX_STDIN_CHARS = 1_000_000
 MAX_IMAGE_FILE_BYTES = 50_000_000
-SERVERS_WAIT_S = 10.0
-"""How long a run waits for MCP servers before it begins without the slow ones."""
 NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
@@ -194,7 +192,9 @@ async def _run(
         if session.mcp is not None:
             session.mcp.begin()
         if driven is None:
-            await _settle_servers(session)
+            await _settle_servers(session, prompt.words or prompt.piped)
+            if session.mcp is not None and (missing := session.mcp.arrivals.missing()):
+                raise ConfigError(f"{missing[0]} (it is required)")
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
         expanded = await _expand(session, task_id, prompt)
@@ -258,10 +258,10 @@ def _images(options: Options) -> tuple[Image, ...]:
     return tuple(images)
 
 
-async def _settle_servers(session: Session) -> None:
-    """Wait for the MCP servers: the tools of a turn are those of its beginning."""
+async def _settle_servers(session: Session, prompt: str = "") -> None:
+    """Give the MCP servers a moment, and those that the prompt or their definition wants a longer one."""
     if session.mcp is not None:
-        for note in await session.mcp.settled(SERVERS_WAIT_S):
+        for note in await session.mcp.arrivals.before_turn(prompt):
             _warn(note)
 
 

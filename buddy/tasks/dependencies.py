@@ -22,6 +22,7 @@ from buddy.safety.policy.session import Policy
 from buddy.safety.seal import Seal
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
+from buddy.tools.search_tools import NO_ARRIVALS, Arrivals
 from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import SandboxStatus
@@ -145,7 +146,8 @@ class BoardParts(msgspec.Struct, frozen=True):
     a person is there; `has_approver`: a person or a program answers requests for approval; `day` is None
     without a daily budget; `worktrees` is None where worktrees are not available, `hooks` and `catalogue`
     where there are no extensions. With more than `direct_tools` tools a model is offered the core of them and
-    `search_tools`; 0 offers all.
+    `search_tools`; 0 offers all. `arrivals` are servers whose tools are still to come; `server_words`
+    returns what the system prompt says of servers, given the names of a task's tools, None for all.
     """
 
     workspace: Workspace
@@ -174,3 +176,5 @@ class BoardParts(msgspec.Struct, frozen=True):
     hooks: HookDispatcher | None = None
     catalogue: ExtensionCatalogue | None = None
     direct_tools: int = 0
+    arrivals: Arrivals = NO_ARRIVALS
+    server_words: Callable[[frozenset[str] | None], str] = lambda _only: ""

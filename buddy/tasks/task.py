@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+import msgspec
+
 from buddy.agent.budget import TokenMeter
 from buddy.agent.compaction import Compaction
 from buddy.agent.host import Outcome
@@ -31,6 +33,15 @@ TITLE_CHARS = 60
 
 class TaskError(Exception):
     """An operation that is not possible now; the message is for the person."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """The beginning of a turn's prompts: the names of its tools, and hashes of what they say of themselves
+    and of the system prompt."""
+
+    names: tuple[str, ...]
+    texts: int
+    system: int
 
 
 class Task:
@@ -77,8 +88,8 @@ class Task:
         self.tools: frozenset[str] | None = None
         self.loaded_tools: tuple[str, ...] = ()
         """The tools its searches loaded, in their order."""
-        self.declared_tools: tuple[str, ...] | None = None
-        """The tools the last request declared, None before the first one of this run."""
+        self.declared: Declared | None = None
+        """The beginning of the last turn's prompts, None before the first one of this run."""
         self.prefix_changes: list[str] = []
         """The reasons why the beginning of its prompts changed, so that a provider's cache began anew."""
         self.background = False
@@ -104,11 +115,13 @@ class Task:
 
     def system_prompt(self, parts: BoardParts) -> str:
         """Return the system prompt of its turns: that of its workspace, with the skills and subagents there
-        are, or the one of its subagent file."""
+        are, or the one of its subagent file; then the instructions of MCP servers whose tools it has."""
+        words = parts.server_words(self.tools)
         if self.profile is not None:
-            return self.profile.system_prompt(self.workspace.boundary)
+            return "\n".join(filter(None, (self.profile.system_prompt(self.workspace.boundary), words)))
         more = parts.catalogue.prompt_text() if parts.catalogue is not None else ""
-        return f"{self.workspace.system}\n{more}\n" if more else self.workspace.system
+        pieces = "\n\n".join(filter(None, (more, words)))
+        return f"{self.workspace.system}\n{pieces}\n" if pieces else self.workspace.system
 
     @property
     def running(self) -> bool:
@@ -143,7 +156,7 @@ class Task:
         self.compaction = self.receipt = self.tests = None
         self.not_run = ()
         self.copied = 0
-        self.loaded_tools, self.declared_tools = (), None
+        self.loaded_tools, self.declared = (), None
         self.prefix_changes.clear()
         self.meter.context_tokens = 0
         self.services.forget_shown()

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from buddy.agent.tool import Tool, ToolRegistry
 from buddy.tasks.dependencies import BoardParts
-from buddy.tasks.task import Task
+from buddy.tasks.task import Declared, Task
 from buddy.tools.builtin import offered
-from buddy.tools.search_tools import narrow, search_tools
+from buddy.tools.search_tools import NO_ARRIVALS, narrow, search_tools
 
 
 def tools_of_task(
@@ -33,27 +33,36 @@ def tools_of_task(
         search=search,
         note=note,
         now=lambda: offered(parts.tools, model, task.tools, hides).list_all(),
+        # A subagent with a list of its own finds nothing else, however late it comes.
+        arrivals=parts.arrivals if task.tools is None else NO_ARRIVALS,
     )
 
 
-def note_declared(task: Task, tools: ToolRegistry) -> None:
-    """Record the tools a turn declares, and the change since the last one of this conversation: a prompt
-    cache begins anew with it."""
+def note_declared(task: Task, tools: ToolRegistry, system: str) -> None:
+    """Record the beginning of a turn's prompts, and what changed in it since the last turn of this
+    conversation: a prompt cache begins anew with it."""
     names = tuple(tool.name for tool in tools.list_all())
-    before, task.declared_tools = task.declared_tools, names
-    if before is None or before == names or not task.history:
+    texts = tuple(tool.description for tool in tools.list_all())
+    before, task.declared = task.declared, Declared(names, hash(texts), hash(system))
+    if before is None or before == task.declared or not task.history:
         return
-    came = [name for name in names if name not in before]
-    went = [name for name in before if name not in names]
+    came = [name for name in names if name not in before.names]
+    went = [name for name in before.names if name not in names]
     pieces = [f"{_shortened(came)} joined"] if came else []
     pieces += [f"{_shortened(went)} left"] if went else []
-    task.prefix_changes.append("; ".join(pieces) or "the order of the tools changed")
+    if not pieces and before.names != names:
+        pieces.append("the order of the tools changed")
+    if not pieces and before.texts != task.declared.texts:
+        pieces.append("what the tools say of themselves changed")
+    if before.system != task.declared.system:
+        pieces.append("the system prompt changed")
+    task.prefix_changes.append("; ".join(pieces))
 
 
-def note_loaded(task: Task, tools: ToolRegistry, admitted: tuple[Tool, ...]) -> None:
+def note_loaded(task: Task, tools: ToolRegistry, admitted: tuple[Tool, ...], system: str) -> None:
     """Record tools that a search admitted."""
     task.loaded_tools = (*task.loaded_tools, *(tool.name for tool in admitted))
-    note_declared(task, tools)
+    note_declared(task, tools, system)
 
 
 def _shortened(names: list[str]) -> str:

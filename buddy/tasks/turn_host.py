@@ -164,16 +164,17 @@ def build_agent(
         provider = LoadingProvider(provider, access.library, tell)
 
     def note(admitted: tuple[Tool, ...]) -> None:
-        note_loaded(task, tools, admitted)
+        note_loaded(task, tools, admitted, system)
         shared.board.journal.record_task(task.task_id, task.record())
 
     tools = tools_of_task(shared.board, task, partial(shared.delegations.hides, task), note)
-    note_declared(task, tools)
+    system = task.system_prompt(shared.board)
+    note_declared(task, tools, system)
     return Agent(
         provider=PausingProvider(provider, shared.hub),
         tools=tools,
         model=access.model,
-        system=task.system_prompt(shared.board),
+        system=system,
         limits=_limits_of(task, limits),
         sampling=access.sampling,
         compaction=task.compaction,

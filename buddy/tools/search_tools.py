@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from buddy.agent.budget import text_tokens
@@ -28,6 +28,21 @@ MAX_FOUND = 5
 MAX_LISTED = 40
 MAX_QUERY_CHARS = 400
 _MCP = "mcp:"
+
+
+class Arrivals(Struct, frozen=True):
+    """Servers whose tools are still to come: their names now, and a wait for some of them, of limited
+    length."""
+
+    names: Callable[[], tuple[str, ...]]
+    wait_for: Callable[[Collection[str]], Awaitable[None]]
+
+
+async def _wait_for_none(_names: Collection[str]) -> None:
+    return
+
+
+NO_ARRIVALS = Arrivals(tuple, _wait_for_none)
 _WORD = pattern(r"[^\W_]+")
 _NAME_SIGN = pattern(r"_|[a-z0-9][A-Z]")
 """In a piece of a query: it is a name, not a word."""
@@ -89,19 +104,20 @@ def narrow(
     search: Tool,
     note: Callable[[tuple[Tool, ...]], None],
     now: Callable[[], Iterable[Tool]],
+    arrivals: Arrivals = NO_ARRIVALS,
 ) -> ToolRegistry:
     """Return the registry of a turn: all tools where they are few, else the core, `search_tools` and what was
     admitted before. `most` is the number of tools that counts as few (0: any), `window` the model's in
     tokens; `note` hears of tools that a search admits; `now` returns the tools there are when one begins: a
-    server may connect during the turn."""
+    server may connect during the turn. While servers are starting, the search is offered even beside few
+    tools, so that only a model that wants theirs waits for them."""
     everything = tuple(one for one in tools.list_all() if one.name != search.name)
-    if not most or (len(everything) <= most and declared_tokens(everything) <= window * WINDOW_SHARE):
-        return ToolRegistry(everything)
-    registry = ToolRegistry(one for one in everything if is_core(one))
-    registry.defer(one for one in everything if not is_core(one))
-    if not registry.deferred():
+    is_small = not most or (len(everything) <= most and declared_tokens(everything) <= window * WINDOW_SHARE)
+    registry = ToolRegistry(one for one in everything if is_small or is_core(one))
+    registry.defer(one for one in everything if registry.get(one.name) is None)
+    if not registry.deferred() and not arrivals.names():
         return registry
-    registry.register(_bound(search, registry, note, now))
+    registry.register(_bound(search, registry, note, now, arrivals))
     registry.admit(admitted)
     return registry
 
@@ -116,21 +132,29 @@ def _bound(
     registry: ToolRegistry,
     note: Callable[[tuple[Tool, ...]], None],
     now: Callable[[], Iterable[Tool]],
+    arrivals: Arrivals,
 ) -> Tool:
     """Return the search over one registry. Its description names what there is, so that a model knows what it
     may look for; the tools of servers are many and go by their server."""
 
-    async def run(_ctx: ToolContext, arguments: object) -> ToolResult:
-        query = str(getattr(arguments, "query", ""))[:MAX_QUERY_CHARS]
+    def look(query: str) -> tuple[Tool, ...]:
         registry.defer(one for one in now() if registry.get(one.name) is None)
         known = (*registry.list_all(), *registry.deferred())
-        matches = find(query, known, [one for one in known if one.name not in core])
+        return find(query, known, [one for one in known if one.name not in core])
+
+    async def run(ctx: ToolContext, arguments: object) -> ToolResult:
+        query = str(getattr(arguments, "query", ""))[:MAX_QUERY_CHARS]
+        matches = look(query)
+        if late := _meant(query, arrivals.names(), is_open=not matches):
+            ctx.progress(f"waiting for MCP servers that are starting: {', '.join(late)}\n")
+            await arrivals.wait_for(late)
+            matches = look(query)
         loaded = [one for one in matches if registry.get(one.name) is not None and one.name != search.name]
         new = [one for one in matches if registry.get(one.name) is None]
         admitted = registry.admit(one.name for one in new[:MAX_FOUND])
         if admitted:
             note(admitted)
-        return _result(query, registry, admitted, loaded, new[MAX_FOUND:])
+        return _result(query, registry, admitted, loaded, new[MAX_FOUND:], arrivals.names())
 
     core = {search.name, *(one.name for one in registry.list_all())}
     own = [one.name for one in registry.deferred() if not one.source.startswith(_MCP)]
@@ -138,7 +162,17 @@ def _bound(
     listed = ", ".join(own[:MAX_LISTED]) + (", …" if len(own) > MAX_LISTED else "")
     pieces = [search.description, *([f"There are: {listed}."] if own else [])]
     pieces += [f"MCP servers with tools: {', '.join(servers[:MAX_LISTED])}."] if servers else []
+    if starting := arrivals.names():
+        names = ", ".join(starting[:MAX_LISTED])
+        pieces.append(f"MCP servers that are still starting: {names}; a search that names one waits for it.")
     return replace(search, description=" ".join(pieces), run=run)
+
+
+def _meant(query: str, starting: Sequence[str], *, is_open: bool) -> tuple[str, ...]:
+    """Return the starting servers that a query may be about: those it names; all where nothing else fits."""
+    words = {word.lower() for word in _WORD().findall(query)}
+    named = tuple(name for name in starting if words.issuperset(map(str.lower, _WORD().findall(name))))
+    return named or (tuple(starting) if is_open else ())
 
 
 def find(query: str, known: Sequence[Tool], searched: Sequence[Tool]) -> tuple[Tool, ...]:
@@ -235,6 +269,7 @@ def _result(
     admitted: Sequence[Tool],
     loaded: Sequence[Tool],
     more: Sequence[Tool],
+    starting: Sequence[str],
 ) -> ToolResult:
     names = ", ".join(one.name for one in admitted)
     lines = [f"{one.name}: {first_sentence(one.description)}" for one in admitted]
@@ -252,6 +287,8 @@ def _result(
         lines.append(f"No tool fits {query!r}. There are: {', '.join(rest[:MAX_LISTED]) or 'none'}")
         if len(rest) > MAX_LISTED:
             lines.append(f"and {format_count(len(rest) - MAX_LISTED, 'more')}; use other words")
+    if starting and not admitted:
+        lines.append(f"Still starting, search again later: {', '.join(starting[:MAX_LISTED])}")
     return ToolResult(
         "\n".join(lines), Plain(f"loaded {names}" if names else lines[0][:200], "\n".join(lines))
     )

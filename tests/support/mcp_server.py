@@ -181,6 +181,12 @@ def respond(message: dict[str, Any]) -> None:
             if MODE == "ends-at-start":
                 sys.stderr.write("\x1b[31mcannot find \u202ethe database\n")
                 sys.exit(7)
+            while MODE == "waits" and not os.path.exists(FILES[0]):
+                time.sleep(0.02)
+            told: dict[str, Any] = {}
+            if MODE == "instructs":
+                with open(FILES[0], encoding="utf-8") as file:
+                    told["instructions"] = json.loads(file.read())
             offers = {"tools": {"listChanged": True}, "resources": {"listChanged": True}, "prompts": {}}
             answer(
                 number,
@@ -188,6 +194,7 @@ def respond(message: dict[str, Any]) -> None:
                     "protocolVersion": params["protocolVersion"],
                     "capabilities": offers,
                     "serverInfo": {"name": "plain", "version": "1"},
+                    **told,
                 },
             )
         case "tools/list":

@@ -22,13 +22,14 @@ Standing = Literal["waiting", "untrusted", "disabled"]
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An answer: the definition it was given for, whether the server may start, and the digests of the tools
-    that were accepted since, by name."""
+    """An answer: the definition it was given for, whether the server may start, and what was accepted since:
+    the digests of tools by name, and of the server's instructions, None where none were ever heard."""
 
     definition: str
     trusted: bool
     tools: dict[str, str] = {}
     at: float = 0
+    instructions: str | None = None
 
 
 def standing(
@@ -72,13 +73,21 @@ class ServerApprovals:
         return self._read().get(self._key(definition))
 
     def save(
-        self, definition: ServerDefinition, digest: str, *, trusted: bool, tools: Mapping[str, str]
+        self,
+        definition: ServerDefinition,
+        digest: str,
+        *,
+        trusted: bool,
+        tools: Mapping[str, str],
+        instructions: str | None = None,
     ) -> str:
         """Remember an answer. Returns "" or the reason why it holds for this run only."""
         try:
             with hold_file_lock(f"{self._path}.lock"):
                 servers = self._read()
-                servers[self._key(definition)] = Approval(digest, trusted, dict(tools), self._now())
+                servers[self._key(definition)] = Approval(
+                    digest, trusted, dict(tools), self._now(), instructions
+                )
                 data = msgspec.json.encode(_StoredAnswers(1, servers))
                 replace_file(self._path, msgspec.json.format(data, indent=1))
         except OSError as error:

@@ -49,7 +49,7 @@ _KNOWN = frozenset(
     {
         *("type", "transport", "command", "args", "env", "cwd", "timeout", "url", "serverUrl", "httpUrl"),
         *("headers", "http_headers", "disabled", "enabled", "sandbox", "network", "write", "oauth"),
-        *("tool_timeout_sec", "tool_timeout_s", "description"),
+        *("tool_timeout_sec", "tool_timeout_s", "description", "required"),
     }
 )
 
@@ -89,7 +89,8 @@ class OAuthClient(msgspec.Struct, frozen=True):
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One server, with its variables not yet expanded. `source` is the file it stands in, `folder` that of
     its plug-in ("" for none). `sandbox`,
-    `network` and `write` describe the sandbox of a stdio server."""
+    `network` and `write` describe the sandbox of a stdio server; `required`: a run of `exec` does not begin
+    without it."""
 
     name: str
     scope: Scope
@@ -107,6 +108,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     network: bool = True
     write: tuple[str, ...] = ()
     disabled: bool = False
+    required: bool = False
     oauth: OAuthClient = OAuthClient()
 
     def summary(self, limit: int = 0) -> str:
@@ -197,6 +199,7 @@ def read_server(name: str, entry: object, scope: Scope, source: str) -> ServerDe
         network=_flag(given, "network", default=True),
         write=_list(given, "write"),
         disabled=disabled,
+        required=_flag(given, "required", default=False),
         oauth=_oauth(given),
     )
 

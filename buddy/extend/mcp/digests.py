@@ -22,6 +22,8 @@ def definition_digest(definition: ServerDefinition, root: str) -> str:
     plain = msgspec.to_builtins(definition)
     for key in ("source", "scope", "folder"):
         del plain[key]
+    if not definition.required:  # approvals of before the key count on
+        del plain["required"]
     parts = [msgspec.json.encode(plain, order="sorted")]
     parts += map(_script_digest, _scripts(definition, os.path.realpath(definition.folder or root)))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()

@@ -16,7 +16,9 @@ import msgspec
 
 from buddy.agent.messages import UserPart
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
+from buddy.extend.mcp.acceptance import AcceptedWords
 from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
+from buddy.extend.mcp.arrivals import Arrivals
 from buddy.extend.mcp.channel import Channel, ChannelClosed, ChannelFactory
 from buddy.extend.mcp.definitions import (
     OF_OTHERS,
@@ -25,6 +27,7 @@ from buddy.extend.mcp.definitions import (
     expand_variables,
 )
 from buddy.extend.mcp.digests import definition_digest
+from buddy.extend.mcp.instructions import clean_instructions, instructions_digest, prompt_section
 from buddy.extend.mcp.launching import LaunchParts, running_server
 from buddy.extend.mcp.logins import Logins
 from buddy.extend.mcp.names import server_part, tool_names
@@ -63,6 +66,13 @@ class McpParts(msgspec.Struct, frozen=True):
     channels: Mapping[str, ChannelFactory] = {}
 
 
+class ServerInstructions(msgspec.Struct, frozen=True):
+    """The cleaned instructions of a server; withheld where they changed since they were accepted."""
+
+    words: str
+    is_withheld: bool
+
+
 class Withheld(msgspec.Struct, frozen=True):
     """A tool that is not offered, and why."""
 
@@ -82,12 +92,13 @@ class McpServers:
         self._digests: dict[str, str] = {}
         self._tools: dict[str, dict[str, Tool]] = {}
         self._infos: dict[str, tuple[ToolInfo, ...]] = {}
-        self._accepted: dict[str, dict[str, str]] = {}
+        self._accepted: dict[str, AcceptedWords] = {}
+        self._instructions: dict[str, str] = {}
         self._news: dict[str, str] = {}
         self._unsaid: set[str] = set()
         self._announcing: asyncio.TimerHandle | None = None
         self._listeners: list[Callable[[], None]] = []
-        self._settled = asyncio.Event()
+        self.arrivals = Arrivals(self.servers, self._unsaid.clear)
         self._logins = SessionLogins(parts.logins, parts.server.library, parts.environment)
 
     async def __aenter__(self) -> McpServers:
@@ -103,9 +114,9 @@ class McpServers:
         found, states = await asyncio.to_thread(self._find)
         self.hidden, self.problems = found.hidden, found.problems
         for definition in found.servers:
-            digest, state, tools = states[definition.name]
+            digest, state, accepted = states[definition.name]
             self._digests[definition.name] = digest
-            self._accepted[definition.name] = dict(tools)
+            self._accepted[definition.name] = accepted
             self._add(definition, state)
         for name in self._parts.channels:
             self._add(
@@ -113,17 +124,18 @@ class McpServers:
                 "waiting",
             )
 
-    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, Standing, dict[str, str]]]]:
+    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, Standing, AcceptedWords]]]:
         parts = self._parts
         found = find_servers(parts.sources)
-        states: dict[str, tuple[str, Standing, dict[str, str]]] = {}
+        states: dict[str, tuple[str, Standing, AcceptedWords]] = {}
         for definition in found.servers:
             digest = definition_digest(definition, parts.sources.root)
             approval = parts.approvals.find(definition)
-            is_same = approval is not None and approval.definition == digest
+            accepted = AcceptedWords()
+            if approval is not None and approval.definition == digest:
+                accepted = AcceptedWords(approval.tools, approval.instructions)
             state = standing(definition, digest, approval, found.accepted, trust_all=parts.trust_all)
-            tools = approval.tools if approval is not None and is_same else {}
-            states[definition.name] = (digest, state, tools)
+            states[definition.name] = (digest, state, accepted)
         return found, states
 
     def _add(self, definition: ServerDefinition, state: Standing) -> None:
@@ -142,22 +154,6 @@ class McpServers:
         for server in self.servers.values():
             if server.state == "waiting":
                 server.begin()
-        self._look_whether_settled()
-
-    async def settled(self, timeout_s: float) -> tuple[str, ...]:
-        """Wait until no server is about to connect for the first time, or until the time is over. Returns a
-        sentence for each whose tools are missing."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._settled.wait()
-        except TimeoutError:
-            pass  # the sentences name those that are late
-        self._unsaid.clear()
-        return tuple(
-            f"{server.advice}; its tools are missing"
-            for server in self.servers.values()
-            if server.state in ("connecting", "lost", "failed", "login")
-        )
 
     def notes(self) -> tuple[str, ...]:
         """Return what the person should know before anything is connected."""
@@ -189,10 +185,17 @@ class McpServers:
         server = self.servers[name]
         definition = server.definition
         digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
-        accepted = {info.name: info.digest() for info in server.tools}
-        self._digests[name], self._accepted[name] = digest, accepted
+        accepted = self._accepted.setdefault(name, AcceptedWords())
+        if server.facts is not None:
+            accepted.accept(server.tools, instructions_digest(self._words_of(server)))
+        self._digests[name] = digest
         problem = await asyncio.to_thread(
-            self._parts.approvals.save, definition, digest, trusted=True, tools=accepted
+            self._parts.approvals.save,
+            definition,
+            digest,
+            trusted=True,
+            tools=dict(accepted.tools),
+            instructions=accepted.instructions,
         )
         if server.state == "untrusted":
             server.state = "waiting"
@@ -268,30 +271,24 @@ class McpServers:
                 pass
         for listener in self._listeners:
             listener()
-        self._look_whether_settled()
-
-    def _look_whether_settled(self) -> None:
-        if not any(server.state in ("waiting", "connecting") for server in self.servers.values()):
-            self._settled.set()
+        self.arrivals.note_change()
 
     def _offer(self, server: McpServer) -> None:
         """Put the server's tools into the registry, without those that changed since they were accepted."""
-        name, accepted = server.name, self._accepted.setdefault(server.name, {})
-        is_new = [info for info in server.tools if info.name not in accepted]
-        gone = accepted.keys() - {info.name for info in server.tools}
-        if is_new and not gone:
-            accepted.update({info.name: info.digest() for info in is_new})
-            if server.definition.scope != "program":
-                self._remember(server)
+        name, accepted = server.name, self._accepted.setdefault(server.name, AcceptedWords())
+        words = self._words_of(server)
+        digest, is_first = instructions_digest(words), accepted.instructions is None
+        if accepted.admit_new(server.tools, digest) and server.definition.scope != "program":
+            self._remember(server)
         withheld: list[Withheld] = []
         tools: dict[str, Tool] = {}
         names = tool_names(server_part(name), (info.name for info in server.tools))
         known = {tool.name: tool for tool in self._tools.get(name, {}).values()}
         before = {info.name: info for info in self._infos.get(name, ())}
+        advice = f"/mcp trust {visible(name)} accepts it"
         for info in server.tools:
-            if accepted.get(info.name) != info.digest():
-                how = "its description changed" if info.name in accepted else _replaces(gone)
-                withheld.append(Withheld(info.name, f"{how}; /mcp trust {visible(name)} accepts it"))
+            if refusal := accepted.refuse_tool(info, server.tools):
+                withheld.append(Withheld(info.name, f"{refusal}; {advice}"))
                 continue
             public = names[info.name]
             if public in self._parts.off:
@@ -305,16 +302,49 @@ class McpServers:
                 withheld.append(Withheld(info.name, str(error)))
         self.withheld[name] = tuple(withheld)
         self._infos[name] = server.tools
+        has_changed = accepted.has_changed(digest)
+        self._instructions[name] = "" if has_changed else words
         self._replace(name, tools)
-        self._announce(name, _offered(server, len(tools), withheld))
+        more = ""
+        if words and has_changed:
+            more = f", its instructions for models changed and are withheld (/mcp {visible(name)})"
+        elif words and is_first:
+            more = f", and gives models instructions (/mcp {visible(name)})"
+        self._announce(name, _offered(server, len(tools), withheld) + more)
+
+    def _words_of(self, server: McpServer) -> str:
+        return clean_instructions(server.facts.instructions) if server.facts is not None else ""
+
+    def instructions_of(self, name: str) -> ServerInstructions:
+        """Return the instructions of a server as it gives them now, and whether models read them."""
+        words = self._words_of(self.servers[name])
+        return ServerInstructions(words, is_withheld=words != self._instructions.get(name, words))
+
+    def prompt_text(self, only: Collection[str] | None = None) -> str:
+        """Return what the system prompt says of servers: the instructions of those with tools for models,
+        or with one of the tools `only`. They come and go with the tools, which begin the prompt too."""
+        return prompt_section(
+            {
+                name: words
+                for name, words in self._instructions.items()
+                if words and any(only is None or tool in only for tool in self._tools.get(name, ()))
+            }
+        )
 
     def _remember(self, server: McpServer) -> None:
-        digest, accepted = self._digests.get(server.name, ""), dict(self._accepted[server.name])
+        digest, accepted = self._digests.get(server.name, ""), self._accepted[server.name]
         if self._is_trusted_for_this_run(server.definition):
             return
         asyncio.get_running_loop().run_in_executor(
             None,
-            partial(self._parts.approvals.save, server.definition, digest, trusted=True, tools=accepted),
+            partial(
+                self._parts.approvals.save,
+                server.definition,
+                digest,
+                trusted=True,
+                tools=dict(accepted.tools),
+                instructions=accepted.instructions,
+            ),
         )
 
     def _is_trusted_for_this_run(self, definition: ServerDefinition) -> bool:
@@ -322,6 +352,7 @@ class McpServers:
 
     def _withdraw(self, name: str) -> None:
         self._infos.pop(name, None)
+        self._instructions.pop(name, None)
         self._replace(name, {})
 
     def _replace(self, name: str, tools: dict[str, Tool]) -> None:
@@ -433,12 +464,6 @@ class McpServers:
                 "its program changed since you approved it; "
                 f"/mcp trust {definition.name} approves it as it is"
             )
-
-
-def _replaces(gone: Collection[str]) -> str:
-    """Return why a new tool is withheld: an accepted one is gone, so it may be the same one renamed."""
-    names = one_line(", ".join(sorted(gone)), 100)
-    return f"it is new, and {names} is gone: it may be the same under another name"
 
 
 def _place(definition: ServerDefinition) -> str:

@@ -6,6 +6,7 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.formatting import format_count
 from buddy.app.browser import has_browser, open_in_browser
 from buddy.app.mcp import SessionServer, SessionServers
+from buddy.extend.mcp.instructions import quote_instructions
 from buddy.extend.mcp.logins import host_of
 from buddy.extend.mcp.names import server_part
 from buddy.extend.mcp.records import LoginFailedError, LoginPage
@@ -44,11 +45,15 @@ async def mcp(context: Context, argument: str) -> None:
     shown = visible(server.name)
     match word:
         case "trust":
+            given = servers.instructions_of(server.name)
             problem = await servers.trust(server.name)
             said = f"MCP server {shown} is approved as it is defined and described now"
             context.screen.print(
                 NoteBlock("info", f"{said}, for this run only: {problem}" if problem else said)
             )
+            if given.words:
+                text = "\n".join(_instructions("it tells models:", given.words))
+                context.screen.print(PlainText(text))
         case "distrust":
             problem = await servers.distrust(server.name)
             said = f"MCP server {shown} is not started"
@@ -168,5 +173,13 @@ def _details(context: Context, servers: SessionServers, server: SessionServer) -
     lines += [
         f"  withheld: {visible(one.tool)}: {one.reason}" for one in servers.withheld.get(server.name, ())
     ]
+    given = servers.instructions_of(server.name)
+    if given.words:
+        held = f"withheld: its instructions changed; /mcp trust {visible(server.name)} accepts them:"
+        lines += _instructions(held if given.is_withheld else "it tells models:", given.words)
     tail = clean(context.board.parts.redact_text(server.stderr.text())).splitlines()[-STDERR_LINES:]
     return "\n".join([*lines, *(f"  stderr | {line}" for line in tail)])
+
+
+def _instructions(heading: str, words: str) -> list[str]:
+    return [f"  {heading}", *quote_instructions(words, "  | ").split("\n")]

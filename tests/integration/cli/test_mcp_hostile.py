@@ -21,17 +21,19 @@ pytestmark = pytest.mark.slow
 
 
 def settings(mode: str, *files: str, **more: object) -> dict[str, object]:
-    entry = {"command": sys.executable, "args": [SERVER, mode, *files], **more}
+    """The settings with one server, which a run waits for if it can start at all."""
+    required = mode not in ("ends-at-start", "hangs-at-start")
+    entry = {"command": sys.executable, "args": [SERVER, mode, *files], "required": required, **more}
     return {"mcp_servers": {"plain": entry}}
 
 
 async def run(
-    tmp_path: Path, script: list[Any], mode: str, *files: str, **more: object
+    tmp_path: Path, script: list[Any], mode: str, *files: str, prompt: str = "go", **more: object
 ) -> tuple[Ran, list[Asked]]:
     """The program with one server, and the requests it sent."""
     async with FakeLLM(script) as server:
         program = Program(tmp_path, server.url, settings=settings(mode, *files, **more))
-        ran = await program.run(*YOLO, "exec", "go")
+        ran = await program.run(*YOLO, "exec", prompt)
         return ran, list(server.requests)
 
 
@@ -121,19 +123,19 @@ async def test_what_changed_after_it_was_accepted_is_withheld(tmp_path: Path, mo
 
 
 async def test_a_server_that_does_not_start_says_why_in_words(tmp_path: Path) -> None:
-    ran, _requests = await run(tmp_path, [reply("done")], "ends-at-start")
-    assert "MCP server plain" in ran.err
+    ran, requests = await run(tmp_path, [reply("done")], "ends-at-start", required=True)
+    assert (ran.code, requests) == (4, [])
     assert "ended with exit code 7; its last words: cannot find the database" in ran.err
     assert "Error:" not in ran.err
     assert clean(ran.err) == ran.err
 
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    async with FakeLLM([reply("done")]) as server:
-        entry = {"command": "no-such-program-anywhere"}
+    async with FakeLLM([]) as server:
+        entry = {"command": "no-such-program-anywhere", "required": True}
         program = Program(tmp_path, server.url, settings={"mcp_servers": {"plain": entry}})
         ran = await program.run(*YOLO, "exec", "go")
-    assert ran.out == "done\n"
+    assert ran.code == 4
     assert "MCP server plain failed (expected the program no-such-program-anywhere, found none" in ran.err
     assert "Error" not in ran.err
 
@@ -149,7 +151,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize("mode", ["hangs-at-end", "hangs-at-start"])
 async def test_a_server_that_ignores_its_end_is_killed(tmp_path: Path, mode: str) -> None:
     mark = tmp_path / "pid"
-    ran, _requests = await run(tmp_path, [reply("done")], mode, str(mark))
+    ran, _requests = await run(tmp_path, [reply("done")], mode, str(mark), prompt="go with @plain:")
     assert ran.out == "done\n", ran.err
     assert not is_running(int(mark.read_text()))
 

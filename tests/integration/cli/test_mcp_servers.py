@@ -15,7 +15,11 @@ SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
 
 
 def settings(mode: str, **more: object) -> dict[str, object]:
-    return {"mcp_servers": {"plain": {"command": sys.executable, "args": [SERVER, mode], **more}}}
+    return {
+        "mcp_servers": {
+            "plain": {"command": sys.executable, "args": [SERVER, mode], "required": True, **more}
+        }
+    }
 
 
 async def run_once(tmp_path: Path, mode: str, **more: object) -> tuple[str, str, int]:

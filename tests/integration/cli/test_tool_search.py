@@ -41,7 +41,10 @@ async def test_the_rules_hold_for_a_tool_that_was_found(tmp_path: Path) -> None:
         reply(call("delete_file", path="main.py"), call("mcp__plain__echo", text="hello")),
         reply("done"),
     ]
-    settings = {**MANY, "mcp_servers": {"plain": {"command": sys.executable, "args": [SERVER, "honest"]}}}
+    settings = {
+        **MANY,
+        "mcp_servers": {"plain": {"command": sys.executable, "args": [SERVER, "honest"], "required": True}},
+    }
     async with FakeLLM(script) as server:
         program = Program(tmp_path, server.url, settings=settings)
         program.files(main__py="1\n")

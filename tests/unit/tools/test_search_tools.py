@@ -11,7 +11,7 @@ from buddy.agent.tool import Tool, ToolContext, ToolRegistry, tool
 from buddy.extend.scaffolds.templates import Scaffolds
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.tools.builtin import BUILTIN_TOOLS
-from buddy.tools.search_tools import declared_tokens, narrow, search_tools
+from buddy.tools.search_tools import Arrivals, declared_tokens, narrow, search_tools
 
 ALL = ToolRegistry(BUILTIN_TOOLS)
 EVERY = ToolRegistry((*BUILTIN_TOOLS, *scaffold_tools(Scaffolds(tuple))))
@@ -240,3 +240,61 @@ async def test_a_tool_that_came_during_the_turn_is_found() -> None:
     await search(registry, "weather")
     assert heard == ["mcp__late__forecast"]
     assert registry.list_definitions()[: len(before)] == before
+
+
+class Starting:
+    """Servers that are starting; each brings its tool when it is waited for."""
+
+    def __init__(self, *names: str) -> None:
+        self.left = list(names)
+        self.waited: list[tuple[str, ...]] = []
+        self.tools = ToolRegistry(BUILTIN_TOOLS)
+
+    def arrivals(self) -> Arrivals:
+        return Arrivals(lambda: tuple(self.left), self._wait_for)
+
+    async def _wait_for(self, names: Any) -> None:
+        self.waited.append(tuple(names))
+        for name in names:
+            if name != "hangs":
+                self.left.remove(name)
+                self.tools.register(a_tool(f"mcp__{name}__sing", f"Sing about {name}", f"mcp:{name}"))
+
+
+@pytest.mark.parametrize("most", [0, 20])
+async def test_a_search_for_a_starting_server_waits_for_it(most: int) -> None:
+    starting = Starting("choir", "my band")
+    registry, heard = narrowed(
+        starting.tools, most=most, now=starting.tools.list_all, arrivals=starting.arrivals()
+    )
+    described = registry.get("search_tools")
+    assert described is not None
+    assert "still starting: choir, my band;" in described.description
+    assert "Loaded; call them" in await search(registry, "choir sing")
+    assert starting.waited == [("choir",)]
+    assert heard == ["mcp__choir__sing"]
+    assert "mcp__choir__sing" in names(registry)
+
+
+async def test_a_search_that_names_no_starting_server_waits_for_none() -> None:
+    starting = Starting("choir")
+    registry, heard = narrowed(starting.tools, now=starting.tools.list_all, arrivals=starting.arrivals())
+    await search(registry, "git_log")
+    assert heard == ["git_log"]
+    assert starting.waited == []
+
+
+async def test_a_search_that_finds_nothing_waits_for_all_and_says_what_is_still_missing() -> None:
+    starting = Starting("choir", "hangs")
+    registry, _heard = narrowed(starting.tools, now=starting.tools.list_all, arrivals=starting.arrivals())
+    found = await search(registry, "xylophone quux")
+    assert starting.waited == [("choir", "hangs")]
+    assert "Still starting, search again later: hangs" in found
+
+
+def test_few_tools_go_without_a_search_once_every_server_is_there() -> None:
+    few = ToolRegistry(one for one in BUILTIN_TOOLS if one.name.startswith("git_"))
+    starting = Starting("choir")
+    assert "search_tools" in names(narrowed(few, arrivals=starting.arrivals())[0])
+    starting.left.clear()
+    assert "search_tools" not in names(narrowed(few, arrivals=starting.arrivals())[0])
