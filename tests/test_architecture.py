@@ -358,6 +358,7 @@ BORDERS = {
     "extend/mcp/server.py McpServer._connected": "as above: it ends this server's connection",
     "extend/mcp/server.py McpServer._watch": "as above: it costs the news of changes",
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
+    "llm/keys.py Keyring.remove": "an extension: as above",
     "llm/keys.py Keyring.save": "an extension: as above",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
     "cli/interactive.py _work_with_sessions": "the front end's top level",

@@ -55,7 +55,7 @@ from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
 from buddy.tools.pictures import Pictures
-from buddy.tools.search_tools import Arrivals
+from buddy.tools.search_tools import LateTools
 from buddy.tools.shell import ShellSettings
 from buddy.tools.task_model import TaskModel
 from buddy.tools.todo import Plan, WallClock
@@ -557,14 +557,14 @@ def _board_parts(session: Session) -> BoardParts:
     )
 
 
-def _arrivals(session: Session) -> Arrivals:
+def _arrivals(session: Session) -> LateTools:
     """Return the session's servers that are starting; they are opened after the board."""
 
     async def wait_for(names: Collection[str]) -> None:
         if session.mcp is not None:
             await session.mcp.arrivals.wait_for(names)
 
-    return Arrivals(lambda: session.mcp.arrivals.names() if session.mcp is not None else (), wait_for)
+    return LateTools(lambda: session.mcp.arrivals.names() if session.mcp is not None else (), wait_for)
 
 
 def _clock() -> Clock:

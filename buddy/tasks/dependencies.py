@@ -22,7 +22,7 @@ from buddy.safety.policy.session import Policy
 from buddy.safety.seal import Seal
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
-from buddy.tools.search_tools import NO_ARRIVALS, Arrivals
+from buddy.tools.search_tools import NO_LATE_TOOLS, LateTools
 from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import SandboxStatus
@@ -176,5 +176,5 @@ class BoardParts(msgspec.Struct, frozen=True):
     hooks: HookDispatcher | None = None
     catalogue: ExtensionCatalogue | None = None
     direct_tools: int = 0
-    arrivals: Arrivals = NO_ARRIVALS
+    arrivals: LateTools = NO_LATE_TOOLS
     server_words: Callable[[frozenset[str] | None], str] = lambda _only: ""

@@ -8,7 +8,7 @@ from buddy.agent.tool import Tool, ToolRegistry
 from buddy.tasks.dependencies import BoardParts
 from buddy.tasks.task import Declared, Task
 from buddy.tools.builtin import offered
-from buddy.tools.search_tools import NO_ARRIVALS, narrow, search_tools
+from buddy.tools.search_tools import NO_LATE_TOOLS, narrow, search_tools
 
 
 def tools_of_task(
@@ -34,7 +34,7 @@ def tools_of_task(
         note=note,
         now=lambda: offered(parts.tools, model, task.tools, hides).list_all(),
         # A subagent with a list of its own finds nothing else, however late it comes.
-        arrivals=parts.arrivals if task.tools is None else NO_ARRIVALS,
+        arrivals=parts.arrivals if task.tools is None else NO_LATE_TOOLS,
     )
 
 

@@ -30,7 +30,7 @@ MAX_QUERY_CHARS = 400
 _MCP = "mcp:"
 
 
-class Arrivals(Struct, frozen=True):
+class LateTools(Struct, frozen=True):
     """Servers whose tools are still to come: their names now, and a wait for some of them, of limited
     length."""
 
@@ -42,7 +42,7 @@ async def _wait_for_none(_names: Collection[str]) -> None:
     return
 
 
-NO_ARRIVALS = Arrivals(tuple, _wait_for_none)
+NO_LATE_TOOLS = LateTools(tuple, _wait_for_none)
 _WORD = pattern(r"[^\W_]+")
 _NAME_SIGN = pattern(r"_|[a-z0-9][A-Z]")
 """In a piece of a query: it is a name, not a word."""
@@ -104,7 +104,7 @@ def narrow(
     search: Tool,
     note: Callable[[tuple[Tool, ...]], None],
     now: Callable[[], Iterable[Tool]],
-    arrivals: Arrivals = NO_ARRIVALS,
+    arrivals: LateTools = NO_LATE_TOOLS,
 ) -> ToolRegistry:
     """Return the registry of a turn: all tools where they are few, else the core, `search_tools` and what was
     admitted before. `most` is the number of tools that counts as few (0: any), `window` the model's in
@@ -132,7 +132,7 @@ def _bound(
     registry: ToolRegistry,
     note: Callable[[tuple[Tool, ...]], None],
     now: Callable[[], Iterable[Tool]],
-    arrivals: Arrivals,
+    arrivals: LateTools,
 ) -> Tool:
     """Return the search over one registry. Its description names what there is, so that a model knows what it
     may look for; the tools of servers are many and go by their server."""

@@ -11,7 +11,7 @@ from buddy.agent.tool import Tool, ToolContext, ToolRegistry, tool
 from buddy.extend.scaffolds.templates import Scaffolds
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.tools.builtin import BUILTIN_TOOLS
-from buddy.tools.search_tools import Arrivals, declared_tokens, narrow, search_tools
+from buddy.tools.search_tools import LateTools, declared_tokens, narrow, search_tools
 
 ALL = ToolRegistry(BUILTIN_TOOLS)
 EVERY = ToolRegistry((*BUILTIN_TOOLS, *scaffold_tools(Scaffolds(tuple))))
@@ -250,8 +250,8 @@ class Starting:
         self.waited: list[tuple[str, ...]] = []
         self.tools = ToolRegistry(BUILTIN_TOOLS)
 
-    def arrivals(self) -> Arrivals:
-        return Arrivals(lambda: tuple(self.left), self._wait_for)
+    def arrivals(self) -> LateTools:
+        return LateTools(lambda: tuple(self.left), self._wait_for)
 
     async def _wait_for(self, names: Any) -> None:
         self.waited.append(tuple(names))
