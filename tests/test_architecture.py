@@ -202,6 +202,7 @@ def test_no_match_over_events_has_a_wildcard() -> None:
     assert [where for where, is_open in found if is_open] == []
     assert Counter(where for where, _ in found) == {
         "headless/acp/updates.py": 1,
+        "headless/serve/running_turn.py": 1,
         "headless/formats.py": 3,
         "headless/stream_format.py": 2,
         "headless/codex_format.py": 1,

@@ -26,7 +26,7 @@ from buddy.headless.acp.conversation import EditorCommand
 from buddy.headless.acp.server import BuddyAgent
 from buddy.headless.exit_codes import TERMINATED
 from buddy.repl.branch import Branch
-from buddy.repl.commands.registry import builtin_commands
+from buddy.repl.commands.registry import CommandError, builtin_commands
 from buddy.repl.context import Context, ScreenActions
 from buddy.repl.dispatcher import Dispatcher
 from buddy.repl.intents import Slash
@@ -42,7 +42,7 @@ COLUMNS = 100
 _OF_THE_SCREEN = frozenset({"screen", "talk", "approvals", "setup"})
 """Families of commands that need a terminal, or for which an editor has its own controls."""
 _OF_THE_TERMINAL = frozenset(
-    {"resume", "new", "fork", "session", "answer", "trust", "fg", "bg", "wait", "steer", "queue"}
+    {"resume", "new", "fork", "session", "answer", "trust", "serve", "fg", "bg", "wait", "steer", "queue"}
 )
 """Commands of other families that an editor does itself."""
 
@@ -146,6 +146,7 @@ class EditorCommands:
             doctor=lambda: report(options, session.launch),
             log_path="",
             branch=Branch(),
+            page=_NoPage(),
         )
         self._dispatcher = Dispatcher(context, self._commands)
 
@@ -190,6 +191,18 @@ class EditorCommands:
 
     def _refuse(self, why: str) -> None:
         raise UsageError(why)
+
+
+class _NoPage:
+    """The page of a session that an editor shows: none."""
+
+    async def start(self, port: int) -> str:
+        """Refuse."""
+        raise CommandError("the editor shows this session; buddy serve shows another one")
+
+    async def stop(self) -> bool:
+        """Return that nothing was served."""
+        return False
 
 
 def _nothing() -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "mcp": CommandRow("add|add-json|list|get|remove|login|logout|test", "MCP servers", "none"),
     "plugin": CommandRow("[add SOURCE|list|remove NAME]", "add, list or remove plug-in folders", "none"),
     "acp": CommandRow("", "serve an editor over stdin and stdout (Agent Client Protocol)", "none"),
+    "serve": CommandRow("[ID|NAME]", "show a session in the browser", "none"),
     "doctor": CommandRow("", "check what works here", "own"),
     "permissions": CommandRow("[list|test [COMMAND]]", "list your rules; show what would be asked", "own"),
     "import": CommandRow(
@@ -46,30 +47,30 @@ COMMANDS = {
 }
 """One row for each branch of `_dispatch` in `cli/main.py`; `exec` and `resume` share its last one."""
 
-LATER = frozenset({"serve", "replay"})
+LATER = frozenset({"replay"})
 """Commands of a later version: nobody means them as a prompt."""
 
 
 _WORK = "open exec resume"
 OPTIONS = (
-    ("-m --model", "NAME", f"{_WORK} acp doctor",
+    ("-m --model", "NAME", f"{_WORK} acp serve doctor",
      "a profile of buddy.toml, or provider/model in litellm's words"),
-    ("--permission-mode", "MODE", f"{_WORK} acp",
+    ("--permission-mode", "MODE", f"{_WORK} acp serve",
      "plan, ask, edit, auto, or yolo (as root outside a container only with --i-know)"),
     ("--i-know", "", "", ""),
-    ("--trust", "", f"{_WORK} acp", "trust this folder's configuration for this run"),
-    ("-c --continue --last", "", _WORK, "continue the newest session of this folder"),
+    ("--trust", "", f"{_WORK} acp serve", "trust this folder's configuration for this run"),
+    ("-c --continue --last", "", f"{_WORK} serve", "continue the newest session of this folder"),
     ("-r --resume", "ID", "open exec", "continue a session: its id or the start of it, its name, or last"),
-    ("--fork-session --fork", "", _WORK, "with --continue or --resume: continue in a copy"),
-    ("--add-dir", "DIR", f"{_WORK} acp", "a further directory to work in"),
+    ("--fork-session --fork", "", f"{_WORK} serve", "with --continue or --resume: continue in a copy"),
+    ("--add-dir", "DIR", f"{_WORK} acp serve", "a further directory to work in"),
     ("-w --worktree", "[=NAME]", "open exec", "work in a separate git worktree, on the branch buddy/NAME"),
     ("--carry", "", "open exec", "with --worktree: copy uncommitted changes into it"),
-    ("--config", "FILE", "open exec resume acp login models sessions doctor permissions",
+    ("--config", "FILE", "open exec resume acp serve login models sessions doctor permissions",
      "use this buddy.toml as your own settings"),
     ("--color", "WHEN", "open resume demo models sessions doctor permissions",
      "auto, always, never; NO_COLOR wins over auto"),
     ("--plain", "", "open resume demo", "print lines only, for screen readers: nothing is redrawn"),
-    ("--debug", "", f"{_WORK} acp", "write a log and print its path; show crashes in detail"),
+    ("--debug", "", f"{_WORK} acp serve", "write a log and print its path; show crashes in detail"),
     ("-p --print", "", "init import new", "show what would be written, write nothing"),
     ("-y --yes", "", "import new", "write without asking"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
@@ -107,8 +108,11 @@ OPTIONS = (
     ("--allow", "RULE", "exec", 'allow calls without asking: "Bash(git log:*)"'),
     ("--permission-prompts", "HOW", "exec", "when a call needs an approval: deny (skip "
      "it, go on, end with exit code 3) or fail (stop at once)"),
-    ("--mcp-config", "CONFIG", f"{_WORK} acp", "a file with MCP servers, or their JSON; can be repeated"),
-    ("--strict-mcp-config", "", f"{_WORK} acp", "use no MCP servers but those of --mcp-config"),
+    ("--mcp-config", "CONFIG", f"{_WORK} acp serve",
+     "a file with MCP servers, or their JSON; can be repeated"),
+    ("--strict-mcp-config", "", f"{_WORK} acp serve", "use no MCP servers but those of --mcp-config"),
+    ("--port", "N", "serve", "the port on 127.0.0.1; without it, a free one"),
+    ("--socket", "PATH", "serve", "listen on this unix socket instead of a port"),
     ("-t --transport", "KIND", "mcp", "add: stdio, http or sse; without it, by what is given"),
     ("-s --scope", "SCOPE", "mcp", "add, remove: local (this folder, yours; the usual one), user, or project "
      "(.mcp.json)"),
@@ -283,6 +287,10 @@ def _check_values(fields: dict[str, Any]) -> None:
         fields["max_turns"] = whole_number(turns)
         if not fields["max_turns"]:
             raise UsageError(f"--max-turns needs a whole number from 1, found {turns[:40]!r}")
+    if (port := fields.get("port")) is not None:
+        fields["port"] = whole_number(port)
+        if fields["port"] is None or not 0 < fields["port"] < 65_536:
+            raise UsageError(f"--port needs a number from 1 to 65535, found {port[:40]!r}")
     if (dollars := fields.get("max_cost")) is not None:
         fields["max_cost"] = _money(dollars)
     if "worktree" in fields:
@@ -329,6 +337,10 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         raise UsageError("--session-id is for new sessions; a resumed session or its copy has its own id")
     if command != "mcp" and (strange := [name for name in _OF_MCP if name in fields]):
         raise UsageError(f"--{strange[0]} goes with buddy mcp add")
+    if command != "serve" and fields.keys() & {"port", "socket"}:
+        raise UsageError(f"--{'port' if 'port' in fields else 'socket'} goes with buddy serve")
+    if {"port", "socket"} <= fields.keys():
+        raise UsageError("--port and --socket exclude each other")
     if "in_worktree" in fields and (command == "resume" or fields.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; a resumed session stays where it was")
     if "carry" in fields and "in_worktree" not in fields:
@@ -336,8 +348,13 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
 
 
 def take_reference(options: Options) -> Options:
-    """For `buddy resume`, take the first word as the session unless an option names it; the rest is the
-    prompt. Other commands stay as they are."""
+    """For `buddy resume` and `buddy serve`, take the first word as the session unless an option names it; the
+    rest is the prompt of `resume`. Other commands stay as they are. Raises `UsageError`."""
+    if options.command == "serve" and options.words:
+        first, *more = options.words
+        if more or options.reference:
+            raise UsageError(f"buddy serve takes one session, found {' '.join(options.words)[:60]!r}")
+        return msgspec.structs.replace(options, resume=first, words=())
     if options.command != "resume" or options.resume or options.resume_last:
         return options
     reference = options.words[0] if options.words else "last"

@@ -24,7 +24,7 @@ SHELLS = ("bash", "zsh", "fish")
 NAMES = ("profiles", "sessions")
 """What the scripts ask buddy for while the person types: `buddy completion sessions` prints one a line."""
 _BY_PLACEHOLDER = {"NAME": "profiles", "PROFILE": "profiles", "ID": "sessions", "ID|NAME": "sessions"}
-_FILES = {"FILE": shtab.FILE, "CONFIG": shtab.FILE, "DIR": shtab.DIRECTORY}
+_FILES = {"FILE": shtab.FILE, "CONFIG": shtab.FILE, "PATH": shtab.FILE, "DIR": shtab.DIRECTORY}
 _MAX_NAMES = 200
 _PREAMBLE = {
     "bash": "".join(

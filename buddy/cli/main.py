@@ -88,6 +88,10 @@ def _dispatch(options: Options, environment: Mapping[str, str]) -> int:
             return plugin(options, environment)
         case "acp":
             return _serve_editor(options, environment)
+        case "serve":
+            from buddy.cli.serve import run_serve  # with the HTTP server, 80 ms
+
+            return run_serve(options, environment)
         case "permissions":
             from buddy.cli.permissions import permissions
             from buddy.config.settings import ConfigError

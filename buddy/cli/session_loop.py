@@ -24,6 +24,7 @@ from buddy.cli.demo_model import FAREWELL, HINTS, DemoModels
 from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
 from buddy.cli.front import Front
+from buddy.cli.page_server import SessionPage
 from buddy.config.loading import IGNORED, LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
@@ -138,10 +139,11 @@ async def _work(session: Session, options: Options, front: Front, log_path: str)
     branch = Branch(partial(read_branch, session.children, session.launch.boundary))
     pump = asyncio.create_task(_pump(reader, front, branch))
     jobs: set[asyncio.Task[None]] = set()
+    page = SessionPage(session, lambda text: front.print(NoteBlock("warning", text)))
     try:
         screen = _screen_actions(front, jobs, session)
         screen.start(branch.watch(front.screen.touch))
-        await _begin(session, options, front, screen, log_path, branch)
+        await _begin(session, options, front, screen, log_path, branch, page)
         screen.start(_prepare(session, front))
         await front.stop.wait()
     finally:
@@ -149,13 +151,20 @@ async def _work(session: Session, options: Options, front: Front, log_path: str)
         front.completer.source = None
         for job in jobs:
             job.cancel()
+        await page.stop()
         await session.board.close()
         reader.close()
         await asyncio.wait({pump, *jobs})
 
 
 async def _begin(
-    session: Session, options: Options, front: Front, screen: ScreenActions, log_path: str, branch: Branch
+    session: Session,
+    options: Options,
+    front: Front,
+    screen: ScreenActions,
+    log_path: str,
+    branch: Branch,
+    page: SessionPage,
 ) -> None:
     """Show the notices of the session, then let it handle what the user types and has typed."""
     folder = FolderTrust(session.launch)
@@ -168,6 +177,7 @@ async def _begin(
         doctor=lambda: report(options, session.launch),
         log_path=log_path,
         branch=branch,
+        page=page,
     )
     _listen(session, front)
     trust_question, facts = await asyncio.to_thread(lambda: (folder.ask(), _collect_facts(session)))

@@ -58,6 +58,8 @@ from buddy.safety.sanitise import Sanitiser, clean, one_line
 from buddy.tasks.task import Task
 
 _PLAIN_RULE = pattern(r"[\w ./:,()@%+=*~-]+", re.ASCII)
+_SSE_LINE_END = pattern("\r\n|\n|\r")
+"""No other character ends a line of the format; JSON may hold U+2028 as it is."""
 SHOWN_RULES = 3
 
 
@@ -387,7 +389,7 @@ class SseRecord(msgspec.Struct, frozen=True):
 def parse_sse_event(record: str) -> SseRecord:
     """Read one record, the lines up to an empty one. Raises `ValueError`."""
     fields: dict[str, list[str]] = {"event": [], "data": []}
-    for line in record.splitlines():
+    for line in _SSE_LINE_END().split(record):
         name, _colon, value = line.partition(":")
         if name in fields:
             fields[name].append(value.removeprefix(" "))

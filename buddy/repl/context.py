@@ -4,7 +4,7 @@ end."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -43,9 +43,23 @@ class ScreenActions(msgspec.Struct, frozen=True):
     theme: Callable[[str], Awaitable[str]]
 
 
+class PageServer(Protocol):
+    """The page of this session in a browser."""
+
+    async def start(self, port: int) -> str:
+        """Serve the session and return the address; 0 is a free port. The address of a running page stays.
+        Raises `CommandError`."""
+        ...
+
+    async def stop(self) -> bool:
+        """Stop serving; False when nothing was served."""
+        ...
+
+
 class Context(msgspec.Struct, frozen=True):
     """A session at the terminal. `own` are the user's running commands; `trust` is the trust question;
-    `doctor` examines this machine and blocks; `log_path` is "" without a log."""
+    `doctor` examines this machine and blocks; `log_path` is "" without a log; `page` serves the session to a
+    browser."""
 
     session: Session
     screen: ScreenActions
@@ -54,6 +68,7 @@ class Context(msgspec.Struct, frozen=True):
     doctor: Callable[[], TableBlock]
     log_path: str
     branch: Branch
+    page: PageServer
 
     @property
     def board(self) -> TaskBoard:

@@ -50,7 +50,7 @@ async def person(root: Path) -> AsyncIterator[Person]:
         printed: list[Any] = []
         hints: list[str] = []
         screen = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
-        context = Context(session.session, screen, None, None, None, "", None)
+        context = Context(session.session, screen, None, None, None, "", None, None)
         yield Person(session, context, printed, hints)
 
 

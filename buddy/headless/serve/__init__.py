@@ -1,0 +1,1 @@
+"""The page: a session in a browser, over HTTP and server-sent events."""
