@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from buddy.app.launch import check_yolo, find_launch, read_settings
-from buddy.app.options import Options, UsageError
+from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings
+from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.app.session import Session, open_session
 from buddy.app.session_store import open_store
@@ -23,6 +23,7 @@ from buddy.cli.collector import collect_from_here
 from buddy.cli.doctor import report
 from buddy.cli.log import start_log
 from buddy.headless.acp.conversation import EditorCommand
+from buddy.headless.acp.message_reader import MessageReader
 from buddy.headless.acp.server import BuddyAgent
 from buddy.headless.exit_codes import TERMINATED
 from buddy.repl.branch import Branch
@@ -53,14 +54,14 @@ def run_acp(options: Options, environment: Mapping[str, str]) -> int:
     launch = find_launch(options, environment)
     start_log(launch.where, debug=options.debug)
     collect_from_here()
-    return asyncio.run(_serve(options, environment))
+    return asyncio.run(_serve(EditorSessions(options, environment, launch)))
 
 
-async def _serve(options: Options, environment: Mapping[str, str]) -> int:
+async def _serve(sessions: EditorSessions) -> int:
     from acp import run_agent  # here: pydantic and its models take half a second
 
     reader, writer = await _streams()
-    agent = BuddyAgent(EditorSessions(options, environment))
+    agent = BuddyAgent(sessions)
     serving = asyncio.create_task(run_agent(agent, writer, reader, use_unstable_protocol=True))
     loop = asyncio.get_running_loop()
     code = 0
@@ -85,7 +86,7 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     protocol_out = os.dup(1)
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    reader = MessageReader(tell, limit=MAX_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     out = os.fdopen(protocol_out, "wb", buffering=0)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, out)
@@ -95,9 +96,10 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 class EditorSessions:
     """Sessions of any folder an editor names, with the options `buddy acp` was started with."""
 
-    def __init__(self, options: Options, environment: Mapping[str, str]) -> None:
+    def __init__(self, options: Options, environment: Mapping[str, str], started: LaunchContext) -> None:
         self._options = options
         self._environment = environment
+        self._started = started
 
     @contextlib.asynccontextmanager
     async def open(
@@ -105,7 +107,7 @@ class EditorSessions:
     ) -> AsyncGenerator[Session]:
         """Open a session of a folder: a new one, or the one of a reference or a copy of it."""
         options = replace(self._options, add_dir=(*self._options.add_dir, *extra), words=(), command="")
-        launch = await asyncio.to_thread(find_launch, options, self._environment, folder=folder)
+        launch = await asyncio.to_thread(self._find_launch, options, folder)
         loaded = await asyncio.to_thread(read_settings, launch, options)
         store = open_store(launch, loaded.settings, tell)
         if fork:
@@ -117,7 +119,17 @@ class EditorSessions:
         async with opening as session:
             for note in session.notes:
                 tell(f"buddy: {note}\n")
+            if session.mcp is not None:
+                session.mcp.begin()
             yield session
+
+    def _find_launch(self, options: Options, folder: str) -> LaunchContext:
+        """Find the launch context of a folder. `--trust` holds for the project buddy was started in, not for
+        every folder an editor opens."""
+        launch = find_launch(replace(options, trust=False), self._environment, folder=folder)
+        if not options.trust or launch.boundary.root != self._started.boundary.root:
+            return launch
+        return find_launch(options, self._environment, folder=folder)
 
     def commands(self, session: Session) -> EditorCommands:
         """Return the slash commands of an open session."""
@@ -125,7 +137,7 @@ class EditorSessions:
 
     def list(self, folder: str) -> Sequence[SessionSummary]:
         """Return the saved sessions of a folder. Raises `UsageError` when it does not exist."""
-        launch = find_launch(self._options, self._environment, folder=folder)
+        launch = self._find_launch(self._options, folder)
         return open_store(launch, read_settings(launch, self._options).settings, tell).list()
 
 
@@ -190,7 +202,7 @@ class EditorCommands:
         )
 
     def _refuse(self, why: str) -> None:
-        raise UsageError(why)
+        raise CommandError(why)
 
 
 class _NoPage:

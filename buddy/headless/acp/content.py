@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from acp import schema
@@ -24,19 +24,24 @@ class PromptError(Exception):
 
 
 class PromptContent(msgspec.Struct, frozen=True):
-    """A prompt: `text` still has its mentions to be expanded, `attached` goes behind it as it is."""
+    """A prompt: `text` still has its mentions to be expanded, `attached` goes behind it as it is.
+    `is_command`: the person typed a slash command."""
 
     text: str
     attached: tuple[UserPart, ...]
+    is_command: bool = False
 
 
 def read_prompt(blocks: Sequence[Any]) -> PromptContent:
     """Read the content blocks of session/prompt. Raises `PromptError`."""
     texts: list[str] = []
     attached: list[UserPart] = []
+    is_command = False
     for block in blocks:
         match block:
             case schema.TextContentBlock():
+                # Only typed words are a command: addresses and names are chosen by others.
+                is_command |= block.text.lstrip().startswith("/") and not "".join(texts).strip()
                 texts.append(block.text)
             case schema.ResourceContentBlock():
                 texts.append(_link(block.uri))
@@ -50,17 +55,26 @@ def read_prompt(blocks: Sequence[Any]) -> PromptContent:
     text = "".join(texts).strip()
     if not text and not attached:
         raise PromptError("the prompt is empty")
-    return PromptContent(text, tuple(attached))
+    return PromptContent(text, tuple(attached), is_command and not attached)
 
 
 def _link(uri: str) -> str:
     """Return a link as a mention when it names a file, so that the file is read as a typed `@path` is."""
     path = _file_path(uri)
-    return f" @{write_mention(path)} " if path else f" {uri} "
+    return f" @{write_mention(path)} " if path else f" {_inert(uri)} "
 
 
 def _name(uri: str) -> str:
-    return _file_path(uri) or uri
+    return _inert(_file_path(uri) or uri)
+
+
+def _inert(name: str) -> str:
+    """Percent-encode what could make a part of a name read as a mention, or as a line of its own."""
+    encoded = "".join(
+        sign if sign.isprintable() and not sign.isspace() else quote(sign, errors="surrogatepass")
+        for sign in name
+    )
+    return f"%40{encoded[1:]}" if encoded.startswith("@") else encoded
 
 
 def _file_path(uri: str) -> str:

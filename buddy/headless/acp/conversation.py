@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import msgspec
 from acp import RequestError, schema
-from acp.helpers import text_block, tool_content, update_agent_message_text
+from acp.helpers import update_agent_message_text
 from acp.interfaces import Client
+from pydantic import ValidationError
 
 from buddy.agent.events import ApprovalAnswer, ApprovalRequested, ApprovalResolved, TaskEvent
 from buddy.agent.host import Outcome
@@ -19,9 +20,9 @@ from buddy.config.settings import ConfigError
 from buddy.headless.acp.content import PromptContent
 from buddy.headless.acp.updates import (
     TurnUpdates,
+    approval_content,
+    approval_title,
     arguments_of,
-    content_of,
-    fenced,
     kind_of,
     replay,
 )
@@ -35,6 +36,10 @@ from buddy.tools.ask_user import OpenQuestion, Unanswered
 WITHDRAWN = "the editor closed the question"
 _STOP_REASONS: dict[str, schema.StopReason] = {"length": "max_tokens", "filter": "refusal"}
 _ANSWERS: dict[str, ApprovalAnswer] = {"once": "once", "session": "session", "rule": "rule"}
+
+
+class NoAnswer(Exception):
+    """The editor did not answer a question; why."""
 
 
 class EditorCommand(msgspec.Struct, frozen=True):
@@ -128,7 +133,7 @@ class EditorSession:
         board = self.session.board
         task_id, mode = board.focus, self.session.policy.mode
         before = board.task(task_id).outcome
-        if content.text.startswith("/") and not content.attached:
+        if content.is_command:
             printed = await self._commands.run(content.text)
             if printed:
                 await self.send(update_agent_message_text(printed))
@@ -277,28 +282,34 @@ class EditorSession:
     ) -> tuple[ApprovalAnswer, str]:
         updates = self._updates_of(task_id)
         cwd = self.session.board.task(task_id).workspace.boundary.cwd
-        preview = list(
-            content_of(request.preview, "", lambda path: path if path[:1] == "/" else f"{cwd}/{path}")
-        )
-        reason = tool_content(text_block(fenced(request.reason))) if request.reason else None
+        content = approval_content(request, lambda path: path if path[:1] == "/" else f"{cwd}/{path}")
         call = schema.ToolCallUpdate(
             tool_call_id=updates.call_id(request.call.id),
-            title=one_line(
-                f"{request.call.name}: {request.reason}" if request.reason else request.call.name, 200
-            ),
+            title=approval_title(request),
             kind=kind_of(self.session.tools.get(request.call.name)),
             status="pending",
             raw_input=arguments_of(request.call),
-            content=[*preview, *([reason] if reason else [])],
+            content=list(content),
         )
         try:
-            response = await self._client.request_permission(self.id, call, _choices(request))
-        except (RequestError, ConnectionError) as error:
+            outcome = await self._choose(call, _choices(request))
+        except NoAnswer as error:
             return "denied", f"the editor could not ask: {error}"
-        if not isinstance(response.outcome, schema.AllowedOutcome):
+        if not isinstance(outcome, schema.AllowedOutcome):
             self.session.board.cancel(task_id)
             return "denied", WITHDRAWN
-        return _ANSWERS.get(response.outcome.option_id, "denied"), ""
+        return _ANSWERS.get(outcome.option_id, "denied"), ""
+
+    async def _choose(
+        self, call: schema.ToolCallUpdate, choices: list[schema.PermissionOption]
+    ) -> schema.AllowedOutcome | schema.DeniedOutcome:
+        """Have the editor ask. Raises `NoAnswer` for a failure and for an answer of another form."""
+        try:
+            return (await self._client.request_permission(self.id, call, choices)).outcome
+        except ValidationError as error:
+            raise NoAnswer("its answer is not what the protocol says") from error
+        except (RequestError, ConnectionError) as error:
+            raise NoAnswer(str(error)) from error
 
     async def _ask_question(self, question: OpenQuestion) -> None:
         """Ask the model's question with its options as choices. A question without options is withdrawn: an
@@ -322,11 +333,10 @@ class EditorSession:
             status="pending",
         )
         try:
-            response = await self._client.request_permission(self.id, call, [*choices, skip])
-        except (RequestError, ConnectionError):
+            outcome = await self._choose(call, [*choices, skip])
+        except NoAnswer:
             self.session.questions.withdraw_number(question.number)
             return
-        outcome = response.outcome
         if isinstance(outcome, schema.AllowedOutcome) and outcome.option_id != "skip":
             try:
                 label = question.question.resolve(outcome.option_id)

@@ -55,7 +55,7 @@ from buddy.agent.messages import (
 from buddy.agent.receipt import receipt_text
 from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.agent.tool import Tool
-from buddy.safety.sanitise import one_line
+from buddy.safety.sanitise import one_line, visible
 
 Update = Any
 """A model of `acp.schema` that stands in `SessionNotification.update`."""
@@ -63,7 +63,11 @@ Update = Any
 PROGRESS_CHARS = 4_000
 """The end of a running tool's output that an editor sees; each update replaces the one before."""
 TITLE_CHARS = 200
+CHOICE_CHARS = 160
 OUTPUT_CHARS = 30_000
+_CODE_POINT = pattern(r"(?<=⟨)U\+[0-9A-F]+(?=⟩)")
+_BRACKETS = {"U+27E8", "U+27E9"}
+_WITHOUT_TEXT = {"add": "created, empty", "update": "changed", "delete": "deleted"}
 _HUNK = pattern(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@", re.MULTILINE)
 _KINDS: dict[str, schema.ToolKind] = {
     "search": "search",
@@ -337,14 +341,65 @@ def content_of(display: Display, failure: str, absolute: Callable[[str], str]) -
             yield tool_content(text_block(f"{display.path} ({display.summary})"))
 
 
+def approval_title(request: ApprovalRequested) -> str:
+    """Return one line that says what is asked for; the content says all of it."""
+    match request.preview:
+        case Command(command=command):
+            subject = visible(command)
+        case Diff(files=files):
+            subject = ", ".join(file.new_path or file.path for file in files)
+        case _:
+            subject = ""
+    words = f"{request.call.name} {subject}" if subject else f"{request.call.name}: {request.reason}"
+    return one_line(words, TITLE_CHARS)
+
+
+def approval_content(request: ApprovalRequested, absolute: Callable[[str], str]) -> Iterator[Any]:
+    """Yield what a person decides about: all of it, with characters that can't be seen written out."""
+    preview = request.preview
+    match preview:
+        case Command():
+            yield from _decision_text(preview.command)
+            yield from _decision_text(preview.output)
+        case Plain():
+            yield from _decision_text(preview.body or preview.summary)
+        case FileList():
+            yield from _decision_text("\n".join([preview.summary, *preview.paths]))
+        case Diff():
+            for file in preview.files:
+                yield from diff_blocks(file, absolute)
+                yield from _decision_text(_hidden_characters(file))
+        case Checklist() | Picture():
+            yield from content_of(preview, "", absolute)
+    yield from _decision_text(request.reason)
+    for meaning, covered in (("this session", request.session), ("always", request.rule)):
+        if len(covered) > CHOICE_CHARS:  # an editor shows choices on one line
+            yield from _decision_text(f"{meaning}: {covered}")
+
+
+def _decision_text(text: str) -> Iterator[Any]:
+    if text:
+        yield tool_content(text_block(fenced(visible(text, lines=True))))
+
+
+def _hidden_characters(file: FileDiff) -> str:
+    """Name the characters of a change that an editor may not show. The text itself stays as it is: it is what
+    will be written."""
+    shown = visible(file.diff.replace("\t", " "), lines=True)
+    names = sorted(set(_CODE_POINT().findall(shown)) - _BRACKETS)  # literal brackets are written out too
+    return (
+        f"{file.new_path or file.path} has characters that can't be seen: {' '.join(names)}" if names else ""
+    )
+
+
 def diff_blocks(file: FileDiff, absolute: Callable[[str], str]) -> Iterator[Any]:
     """Yield each hunk of a changed file as a pair of old and new text: the whole file is not kept in the
     record, and an editor finds the place by the text."""
     path = absolute(file.new_path or file.path)
     hunks = _hunks(file.diff)
-    if not hunks and file.change in ("delete", "move"):
-        words = "deleted" if file.change == "delete" else f"moved to {file.new_path}"
-        yield tool_content(text_block(f"{file.path}: {words}"))
+    if not hunks:
+        words = f"moved to {file.new_path}" if file.change == "move" else _WITHOUT_TEXT[file.change]
+        yield tool_content(text_block(f"{one_line(file.path)}: {one_line(words)}"))
     for old, new in hunks:
         yield tool_diff_content(path, new, None if file.change == "add" else old)
 
@@ -352,7 +407,9 @@ def diff_blocks(file: FileDiff, absolute: Callable[[str], str]) -> Iterator[Any]
 def _hunks(diff: str) -> list[tuple[str, str]]:
     """Return (old, new) text of each hunk of a unified diff without file headers."""
     pairs: list[tuple[list[str], list[str]]] = []
-    for line in diff.splitlines():
+    # Not splitlines(): it ends lines at form feeds and the like too, and the rest of such a line could pass
+    # for a removed one.
+    for line in diff.removesuffix("\n").split("\n"):
         if _HUNK().match(line):
             pairs.append(([], []))
         elif not pairs or line.startswith("\\"):

@@ -4,82 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
-from acp.client.connection import ClientSideConnection
+from acp import RequestError, text_block
 
 from tests.fake_llm.script import Reply, Stall, call, reply
-from tests.fake_llm.server import FakeLLM
-from tests.support.program import Program
-
-TOOLS = ("read_file", "write_file", "edit_file", "run_shell", "todo", "ask_user")
-
-
-class Editor:
-    """A client that keeps every update and answers permission requests with a prepared option."""
-
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
-        self.updates: list[Any] = []
-        self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
-        self.changed = asyncio.Event()
-
-    async def session_update(self, session_id: str, update: Any, **_meta: Any) -> None:
-        self.updates.append(update)
-        self.changed.set()
-
-    async def request_permission(
-        self, session_id: str, tool_call: Any, options: list[schema.PermissionOption], **_meta: Any
-    ) -> schema.RequestPermissionResponse:
-        self.requests.append((tool_call, options))
-        if self.answer == "cancelled":
-            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        outcome = schema.AllowedOutcome(outcome="selected", option_id=self.answer)
-        return schema.RequestPermissionResponse(outcome=outcome)
-
-    def of(self, kind: str) -> list[Any]:
-        return [update for update in self.updates if update.session_update == kind]
-
-    def text(self) -> str:
-        return "".join(update.content.text for update in self.of("agent_message_chunk"))
-
-    async def until(self, kind: str) -> None:
-        async with asyncio.timeout(20):
-            while not self.of(kind):
-                self.changed.clear()
-                await self.changed.wait()
-
-    def on_connect(self, _agent: object) -> None:
-        """The connection is handed over by `connected`."""
-
-
-@asynccontextmanager
-async def connected(program: Program, editor: Editor) -> AsyncGenerator[ClientSideConnection]:
-    variables = program.variables()
-    command = (sys.executable, "-m", "buddy", "acp")
-    options = {"cwd": program.repo, "env": variables, "use_unstable_protocol": True}
-    async with spawn_agent_process(editor, *command, **options) as (connection, _process):  # type: ignore[arg-type]
-        await connection.initialize(protocol_version=PROTOCOL_VERSION)
-        yield connection
-
-
-@asynccontextmanager
-async def opened(
-    folder: Path, replies: Sequence[Reply], *, answer: str = "once"
-) -> AsyncGenerator[tuple[Program, Editor, ClientSideConnection, str, FakeLLM]]:
-    async with FakeLLM(replies) as server:
-        program = Program(folder, server.url, "chat", TOOLS)
-        program.files(a__py="x = 1\ny = 2\n")
-        editor = Editor(answer)
-        async with connected(program, editor) as connection:
-            session = await connection.new_session(cwd=str(program.repo), mcp_servers=[])
-            yield program, editor, connection, session.session_id, server
-
+from tests.support.editor import opened
 
 EDIT = [
     reply(call("read_file", path="a.py")),
