@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from acp import RequestError, text_block
 
-from tests.fake_llm.script import Reply, Stall, call, reply
+from tests.fake_llm.script import Stall, call, reply
 from tests.support.editor import opened
 
 EDIT = [
