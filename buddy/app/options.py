@@ -52,6 +52,7 @@ class Options(msgspec.Struct, frozen=True):
     plugin_dir: tuple[str, ...] = ()
     cd: str = ""
     images: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     max_turns: int = 0
     max_cost: float = 0
     allow: tuple[str, ...] = ()

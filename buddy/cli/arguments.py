@@ -92,7 +92,7 @@ OPTIONS = (
     ("--settings", "FILE", "exec", "permissions and model of a JSON file, or of JSON"),
     ("--setting-sources", "NAMES", "", ""),
     ("--json-schema --output-schema", "FILE", "exec", "the answer is JSON of this schema, else exit code 6"),
-    ("--effort", "LEVEL", "exec", "how hard the model thinks: none, minimal, low to max"),
+    ("--effort", "LEVEL", "exec", "how hard it thinks: none, minimal, low to max"),
     ("--thinking", "KIND", "", ""),
     ("--max-thinking-tokens", "N", "", ""),
     ("--session-id", "UUID", "exec", "the id of the new session"),
@@ -103,6 +103,7 @@ OPTIONS = (
     ("-C --cd", "FOLDER", "exec", "work in this folder"),
     ("-i --image", "PICTURE", "exec", "attach a picture to the prompt"),
     ("-o --output", "FILE", "exec", "write the answer to a file"),
+    ("--variants", "TRIES", "exec", "several tries at once: a number, or fast,opus"),
     ("--max-turns", "N", "exec", "stop after this many replies"),
     ("--max-budget-usd --max-cost", "DOLLARS", "exec", "stop before the run costs more"),
     ("--allow", "RULE", "exec", 'allow calls without asking: "Bash(git log:*)"'),
@@ -291,6 +292,8 @@ def _check_values(fields: dict[str, Any]) -> None:
         fields["port"] = whole_number(port)
         if fields["port"] is None or not 0 < fields["port"] < 65_536:
             raise UsageError(f"--port needs a number from 1 to 65535, found {port[:40]!r}")
+    if (tries := fields.get("variants")) is not None:
+        fields["variants"] = _variants(tries)
     if (dollars := fields.get("max_cost")) is not None:
         fields["max_cost"] = _money(dollars)
     if "worktree" in fields:
@@ -335,6 +338,8 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         )
     if "session_id" in fields and fields.keys() & {"resume", "resume_last"}:
         raise UsageError("--session-id is for new sessions; a resumed session or its copy has its own id")
+    if "variants" in fields:
+        _check_variants(fields, command)
     if command != "mcp" and (strange := [name for name in _OF_MCP if name in fields]):
         raise UsageError(f"--{strange[0]} goes with buddy mcp add")
     if command != "serve" and fields.keys() & {"port", "socket"}:
@@ -345,6 +350,38 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         raise UsageError("--worktree is for new sessions; a resumed session stays where it was")
     if "carry" in fields and "in_worktree" not in fields:
         raise UsageError("--carry goes with --worktree: it copies uncommitted changes into it")
+
+
+def _variants(value: str) -> list[str]:
+    """Return a model for each variant, "" for the usual one. Raises `UsageError`."""
+    from buddy.tasks.variants import FEWEST, MOST  # only with the option
+
+    count = whole_number(value)
+    names = [""] * min(count, MOST + 1) if count is not None else value.split(",")
+    if not FEWEST <= len(names) <= MOST or (count is None and not all(names)):
+        raise UsageError(
+            f"--variants needs a number from {FEWEST} to {MOST}, or as many models (fast,opus); "
+            f"found {value[:60]!r}"
+        )
+    return names
+
+
+def _check_variants(fields: dict[str, Any], command: str) -> None:
+    """Raise `UsageError` for options that don't go together with --variants."""
+    if command != "exec" and "print" not in fields:
+        raise UsageError("--variants goes with buddy exec; inside buddy it is /try 3 PROMPT")
+    if fields.get("output_format", "text") not in ("text", "json"):
+        raise UsageError("--variants writes --output-format text or json")
+    reasons = {
+        "in_worktree": "--worktree: every variant has a worktree of its own",
+        "ephemeral": "--ephemeral: a variant is picked in the saved session",
+        "json_schema": "--json-schema, which is for one answer",
+    }
+    for field, reason in reasons.items():
+        if field in fields:
+            raise UsageError(f"--variants does not go with {reason}")
+    if "model" in fields and any(fields["variants"]):
+        raise UsageError("--variants names the models already; leave out --model, or give a number")
 
 
 def take_reference(options: Options) -> Options:

@@ -169,6 +169,9 @@ async def _run(
     models = Models(loaded.settings, launch)
     # For its error only: an unknown model must fail before a session is written.
     models.access(options.model)
+    for name in filter(None, options.variants):
+        models.access(name)
+        await models.require_key(name)
     reference = options.reference
     if options.model or not reference:  # a resumed session brings its own model
         await models.require_key(options.model)  # before writing a session that could not run
@@ -197,6 +200,8 @@ async def _run(
                 raise ConfigError(f"{missing[0]} (it is required)")
         if options.model and session.board.task(task_id).model != options.model:
             session.board.change_model(task_id, options.model)
+        if options.variants:
+            return await _run_variants(session, options, prompt, images)
         expanded = await _expand(session, task_id, prompt)
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
@@ -229,6 +234,49 @@ async def _run(
             _err(f"buddy: {one_line(outcome.reason, 500)}\n")
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
+    return code
+
+
+async def _run_variants(
+    session: Session, options: Options, prompt: HeadlessPrompt, images: tuple[Image, ...]
+) -> int:
+    """Work on the prompt several times at once, each in a worktree of its own; return the exit code."""
+    from buddy.headless.variants import VariantsRun, run_variants  # only with the option
+
+    board, models = session.board, session.models
+    if not prompt.words and not prompt.piped:
+        raise UsageError("--variants needs a prompt")
+    start = board.task(board.focus)
+    for name in dict.fromkeys(name or start.model for name in options.variants):
+        await models.prepare(name, offers_models=False)
+        access = models.access(name)
+        if options.max_cost and access.price(ONE_TOKEN) is None:
+            problem = f"the price of {access.name} is not known"
+            _warn(f"{problem}; --max-cost only works if the server reports its prices")
+    try:
+        opened = await board.variants.open(prompt.words or prompt.piped, options.variants, start=start)
+    except TaskError as error:
+        raise ConfigError(f"--variants: {error}") from error
+    for number, problem in opened.problems.items():
+        _warn(f"variant {number} was not started: {problem}")
+    if opened.notice:
+        _warn(opened.notice)
+    expanded = [(task, await _expand(session, task.task_id, prompt)) for task in opened.tasks]
+    for note in dict.fromkeys(note for _task, one in expanded for note in one.notes):
+        _warn(note)
+    with _output(options.output) as out:
+        run = VariantsRun(
+            prompts=tuple((task, (*one.parts, *images)) for task, one in expanded),
+            problems=opened.problems,
+            session_id=session.session_id,
+            output_format="json" if options.output_format == "json" else "text",
+            stop_on_denial=options.permission_prompts == "fail",
+            is_terminal=not options.output and sys.stdout.isatty(),
+            out=out,
+            err=_err,
+        )
+        code = await run_variants(board, run)
+    _warn(f"`buddy resume {session.session_id}`, then /variants compares them, /variants pick N merges one")
     return code
 
 

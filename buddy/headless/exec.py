@@ -39,7 +39,7 @@ class ExecRun(msgspec.Struct, frozen=True):
     schema: AnswerSchema | None = None
 
 
-class _RunWatch:
+class RunWatch:
     """The facts a run collects from its events."""
 
     def __init__(self) -> None:
@@ -50,6 +50,7 @@ class _RunWatch:
         self._started: dict[str, ToolStarted] = {}
 
     def collect(self, events: Sequence[TaskEvent]) -> None:
+        """Collect the denials of these events."""
         for task_event in events:
             if isinstance(task_event.event, ToolStarted):
                 self._started[task_event.event.call.id] = task_event.event
@@ -64,12 +65,12 @@ class _RunWatch:
 
 async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format) -> int:
     """Run one turn of a task, write it in this format and return the exit code."""
-    watch = _RunWatch()
+    watch = RunWatch()
     task = board.task(task_id)
     before = task.meter.total
     started = board.parts.clock.now()
     output.start(run.facts, board.message(run.content, "prompt"))
-    signals = _Signals(board, task_id, watch)
+    signals = RunSignals(board, (task_id,), (watch,))
     signals.install()
     try:
         outcome = await _run_turn(board, task_id, run.content, run, watch, output)
@@ -87,7 +88,7 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
     output.finish(
         RunResult(
             outcome=outcome,
-            answer=_answer(outcome),
+            answer=answer_of(outcome),
             usage=_difference(task.meter.total, before),
             cost_usd=task.meter.cost_usd,
             duration_ms=round((board.parts.clock.now() - started) * 1000),
@@ -115,12 +116,12 @@ async def _run_turn(
     task_id: int,
     content: tuple[UserPart, ...],
     run: ExecRun,
-    watch: _RunWatch,
+    watch: RunWatch,
     output: Format,
 ) -> Outcome:
     """Run one turn and write its events, those of its subagents too."""
     reader = board.reader()
-    saving = asyncio.create_task(_watch_saving(board, reader.close))
+    saving = asyncio.create_task(watch_saving(board, reader.close))
     try:
         runner = board.submit(task_id, content) if content else board.continue_task(task_id)
         # Ends the loop below; events that are already queued are still returned.
@@ -159,10 +160,10 @@ def _check_answer(schema: AnswerSchema | None, outcome: Outcome) -> StructuredAn
     """Return the answer of a completed turn as the schema wants it; None without a schema."""
     if schema is None or outcome.outcome != "completed":
         return None
-    return schema.check(_answer(outcome))
+    return schema.check(answer_of(outcome))
 
 
-async def _watch_saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
+async def watch_saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
     """Give up after the disk refused writes for a while: turns wait for their records, and nobody is there to
     free space."""
     refused_s = 0.0
@@ -172,38 +173,43 @@ async def _watch_saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
     give_up()
 
 
-class _Signals:
-    """SIGINT and SIGTERM cancel the turn; a second one also stops waiting for the turn's end."""
+class RunSignals:
+    """SIGINT and SIGTERM cancel the turns of these tasks; a second one also stops waiting for their ends."""
 
-    def __init__(self, board: TaskBoard, task_id: int, watch: _RunWatch) -> None:
+    def __init__(self, board: TaskBoard, task_ids: Sequence[int], watches: Sequence[RunWatch]) -> None:
         self._board = board
-        self._task_id = task_id
-        self._watch = watch
+        self._task_ids = task_ids
+        self._watches = watches
         self._count = 0
         ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         # `nohup buddy …` or a background run in a script: a signal that was ignored stays ignored.
         self._handled = [number for number in ends if signal.getsignal(number) != signal.SIG_IGN]
 
     def install(self) -> None:
+        """Handle the signals from now on."""
         loop = asyncio.get_running_loop()
         for number in self._handled:
             loop.add_signal_handler(number, self._handle, number != signal.SIGINT)
 
     def remove(self) -> None:
+        """Leave the signals to their defaults again."""
         loop = asyncio.get_running_loop()
         for number in self._handled:
             loop.remove_signal_handler(number)
 
     def _handle(self, terminated: bool) -> None:
         self._count += 1
-        self._watch.terminated = terminated
-        self._board.cancel(self._task_id, "terminated" if terminated else "interrupted")
-        runner = self._board.task(self._task_id).runner
-        if self._count > 1 and runner is not None:
-            runner.cancel()
+        for watch in self._watches:
+            watch.terminated = terminated
+        for task_id in self._task_ids:
+            self._board.cancel(task_id, "terminated" if terminated else "interrupted")
+            runner = self._board.task(task_id).runner
+            if self._count > 1 and runner is not None:
+                runner.cancel()
 
 
-def _answer(outcome: Outcome) -> str:
+def answer_of(outcome: Outcome) -> str:
+    """Return the last text of a turn, "" when there is none."""
     for message in reversed(outcome.messages):
         if isinstance(message, AssistantMessage):
             return text_of(message)

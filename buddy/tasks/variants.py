@@ -140,7 +140,8 @@ class Variants:
             for number in range(1, count + 1):
                 first = next(iter(trees.values()), None)
                 try:
-                    made = await self._owner.workspaces.make(words, carrying=True, like=first)
+                    name = f"{number} {words}"
+                    made = await self._owner.workspaces.make(name, carrying=True, like=first)
                 except ToolError as error:
                     problems[number] = str(error)
                 else:

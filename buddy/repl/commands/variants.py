@@ -14,7 +14,7 @@ from buddy.repl.commands.worktrees import merge_into_tree, merged_call, name_lef
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, TableBlock
-from buddy.safety.sanitise import one_line, visible
+from buddy.safety.sanitise import one_line
 from buddy.sessions.records import Note
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.variants import FEWEST, MOST
@@ -25,6 +25,7 @@ _MODELS = pattern(r"on\s+([^\s,]+(?:\s*,\s*[^\s,]+)*)\s+(\S.*)", re.DOTALL)
 _PICK = pattern(r"(\S+)(\s+protected)?")
 _DROP = pattern(r"(\S+)(\s+discard)?")
 TITLE_CHARS = 60
+REASON_CHARS = 300
 
 
 @command(family="tasks", name="try", usage="N PROMPT | on MODEL,MODEL PROMPT", choices=("on",), sends=True)
@@ -101,14 +102,16 @@ async def _compare(context: Context, *, every: bool) -> None:
     for group in groups if every else groups[-1:]:
         title = one_line(group[0].title, TITLE_CHARS)
         context.screen.print(NoteBlock("info", f"{format_count(len(group), 'variant')} of: {title}"))
-        context.screen.print(await _table(context, group, picked))
+        table, reasons = await _table(context, group, picked)
+        context.screen.print(table, *(NoteBlock("warning", reason) for reason in reasons))
     earlier = 0 if every else len(groups) - 1
     ways = "/variants diff 1 shows changes, diff 1 2 compares two, pick 1 merges one into your tree"
     more = f"; /variants all includes {format_count(earlier, 'earlier prompt')}" if earlier else ""
     context.screen.hint(ways + more)
 
 
-async def _table(context: Context, group: list[Task], picked: frozenset[int]) -> TableBlock:
+async def _table(context: Context, group: list[Task], picked: frozenset[int]) -> tuple[TableBlock, list[str]]:
+    """Return the table, and the reasons why variants ended early or can't be read."""
     from buddy.tasks.variant_results import (  # few sessions try a prompt several times
         describe_files,
         describe_tests,
@@ -117,21 +120,22 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
 
     board = context.board
     rows: list[tuple[str, ...]] = []
+    reasons: list[str] = []
     now = board.parts.clock.now()
     for task in group:
         figures = await figures_of(board.workspaces, task, model=board.parts.model(task.model).name, now=now)
-        if figures.problem:
-            context.screen.print(
-                NoteBlock("warning", f"variant {figures.number}: {visible(figures.problem)}")
-            )
         state = words.state(figures.state)
-        reason = figures.reason if figures.reason != figures.state else ""
+        reasons += [
+            f"variant {figures.number} ({state}): {one_line(reason, REASON_CHARS)}"
+            for reason in (figures.reason, figures.problem)
+            if reason and reason != figures.state and not figures.dropped
+        ]
         rows.append(
             (
                 str(figures.number),
                 str(figures.task_id),
                 figures.model,
-                state + (", picked" if task.task_id in picked else "") + (f" ({reason})" if reason else ""),
+                state + (", picked" if task.task_id in picked else ""),
                 words.seconds(figures.worked_s),
                 words.tokens(figures.tokens),
                 words.cost(figures.cost_usd, known=figures.cost_known),
@@ -140,7 +144,7 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
             )
         )
     head = ("#", "task", "model", "state", "time", "tokens", "cost", "files ±", "tests")
-    return TableBlock(head, tuple(rows))
+    return TableBlock(head, tuple(rows)), reasons
 
 
 async def _diff(context: Context, names: list[str]) -> None:

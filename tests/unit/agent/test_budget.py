@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.agent.budget import Budget, TokenMeter, Window, message_tokens, text_tokens
+from buddy.agent.budget import Budget, SharedBudget, TokenMeter, Window, message_tokens, text_tokens
 from buddy.agent.compaction import CompactedView, Compaction, apply_compaction, plan
 from buddy.agent.events import Notice
 from buddy.agent.loop import agent_loop
@@ -305,3 +307,53 @@ def test_RU_6_a_broken_reply_counts_what_streamed_where_the_provider_stated_less
     assert counted.usage.estimated
     whole = msgspec.structs.replace(cut, finish="stop")
     assert counter.settle(100, whole)[0].usage == placeholder
+
+
+async def test_a_shared_budget_counts_the_running_requests_of_others() -> None:
+    spent = [0.0]
+    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
+    assert await shared.reserve(1, 0.6, 10) is None
+    second = asyncio.ensure_future(shared.reserve(2, 0.6, 10))
+    await asyncio.sleep(0)
+    assert not second.done()  # 0.6 + 0.6 could exceed it, so the second waits for the first
+
+    spent[0] = 0.1
+    shared.release(1)
+    assert await second is None
+    shared.release(2)
+
+
+async def test_a_shared_budget_is_refused_once_a_request_alone_exceeds_it() -> None:
+    spent = [0.0]
+    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
+    assert await shared.reserve(1, 0.6, 10) is None
+    second = asyncio.ensure_future(shared.reserve(2, 0.6, 10))
+    await asyncio.sleep(0)
+    spent[0] = 0.6
+    shared.release(1)
+    reached = await second
+    assert reached is not None
+    assert reached.reason == "the next request could cost $0.60, $0.40 of the budget of all variants is left"
+
+
+async def test_a_wait_for_a_shared_budget_that_is_cancelled_leaves_no_reservation() -> None:
+    shared = SharedBudget(Budget(max_tokens=100), lambda: (0.0, 0))
+    assert await shared.reserve(1, 0, 60) is None
+    second = asyncio.ensure_future(shared.reserve(2, 0, 60))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait({second})
+    shared.release(1)
+    assert await shared.reserve(3, 0, 100) is None
+
+
+async def test_a_request_that_failed_waits_for_its_own_reservation_no_longer() -> None:
+    shared = SharedBudget(Budget(max_tokens=100), lambda: (0.0, 0))
+    assert await shared.reserve(1, 0, 80) is None
+    assert await shared.reserve(1, 0, 80) is None  # the next try takes the place of the first
+
+
+async def test_without_a_limit_nobody_waits_for_a_shared_budget() -> None:
+    shared = SharedBudget(Budget(), lambda: (100.0, 10**9))
+    for owner in range(8):
+        assert await shared.reserve(owner, 10.0, 10**6) is None
