@@ -39,6 +39,8 @@ HEAVY = (
     "jinja2",
     "markdown_it",
     "openai",
+    "starlette",
+    "uvicorn",
 )
 """What `buddy exec` on the direct lane does without: each costs 10 ms to 2 s to import."""
 
@@ -456,6 +458,12 @@ def test_version_imports_nothing() -> None:
 def test_help_imports_no_model_and_no_terminal() -> None:
     found = loaded_by("--help")
     assert [name for name in (*HEAVY, "httpx", "asyncio") if name in found] == []
+
+
+@pytest.mark.parametrize("front", ["cli.main", "cli.interactive", "cli.session_loop", "cli.headless"])
+def test_only_serving_a_page_imports_its_server(front: str) -> None:
+    found = loaded(f"import buddy.{front}")
+    assert [name for name in found if name.startswith(("starlette", "uvicorn", "buddy.headless.serve"))] == []
 
 
 @pytest.mark.parametrize("lane", ["chat", "anthropic"])

@@ -184,7 +184,8 @@ def shorten(files: Sequence[FileDiff], max_chars: int = MAX_DIFF_CHARS) -> tuple
     for file in files:
         if len(file.diff) > left:
             more = f"\\ not shown: the rest of {len(file.diff):,} characters\n"
-            file = msgspec.structs.replace(file, diff=file.diff[:left].rpartition("\n")[0] + "\n" + more)
+            whole_lines = file.diff[:left].rpartition("\n")
+            file = msgspec.structs.replace(file, diff="".join(whole_lines[:2]) + more)
         left = max(0, left - len(file.diff))
         short.append(file)
     return tuple(short)
