@@ -13,6 +13,7 @@ from buddy.config.settings import Settings
 from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.definitions import ExtensionFile
 from buddy.extend.hooks.dispatcher import CommandRunner, Hooks
+from buddy.extend.hooks.files import HookDefinition
 from buddy.extend.hooks.protocol import HookPoint
 from buddy.extend.plugin_folders import PluginStore
 from buddy.extend.search_folders import ExtensionPlaces, PluginFolder
@@ -20,7 +21,8 @@ from buddy.extend.search_folders import ExtensionPlaces, PluginFolder
 
 class Extensions:
     """Skills, command files, subagent files, hooks and plug-in folders of a session. `runner` runs the
-    commands of hooks, `common` gives the fields every hook reads."""
+    commands of hooks, `common` gives the fields every hook reads; `given` and `hooks` are those of this run
+    alone."""
 
     def __init__(
         self,
@@ -32,6 +34,8 @@ class Extensions:
         common: Callable[[], Mapping[str, Any]],
         plugins: Sequence[PluginFolder] = (),
         given: Sequence[ExtensionFile] = (),
+        hooks: Sequence[HookDefinition] = (),
+        hooks_off: bool = False,
     ) -> None:
         self._given_plugins = tuple(plugins)
         self._launch = launch
@@ -45,6 +49,8 @@ class Extensions:
             trusted=launch.trusted,
             hooks_changed=self.hooks.replace_files,
             given=given,
+            hooks=hooks,
+            hooks_off=hooks_off,
         )
 
     async def refresh(self) -> None:

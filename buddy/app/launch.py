@@ -118,7 +118,7 @@ def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
     if options.changes_settings:
         from buddy.app.run_settings import apply_options  # only with such an option
 
-        return apply_options(loaded, options)
+        return apply_options(loaded, options, launch.boundary, trusted=launch.trusted)
     return loaded
 
 

@@ -14,8 +14,7 @@ from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend.tool_names import CLAUDE_TOOLS, buddy_names
-from buddy.safety.paths import read_regular
-from buddy.safety.policy.decide import mode_by_name
+from buddy.safety.paths import Boundary, read_regular
 
 MAX_BYTES = 1_000_000
 OPTION = "--json-schema"
@@ -28,11 +27,16 @@ _THINKING = ((1, "none"), (4_096, "low"), (12_000, "medium"), (24_000, "high"), 
 """The effort for a number of thinking tokens below each bound."""
 
 
-def apply_options(loaded: LoadedSettings, options: Options) -> LoadedSettings:
+def apply_options(
+    loaded: LoadedSettings, options: Options, boundary: Boundary, *, trusted: bool
+) -> LoadedSettings:
     """Return the settings with those of the options. Raises `UsageError`."""
-    settings = loaded.settings
     if options.settings:
-        settings = _apply_settings(settings, read_json(options.settings, "--settings"))
+        from buddy.app.given_settings import apply_settings, check_place  # only with the option
+
+        is_inside = check_place(options.settings, boundary, trusted=trusted)
+        loaded = apply_settings(loaded, read_json(options.settings, "--settings"), is_confined=is_inside)
+    settings = loaded.settings
     agent = settings.agent
     schema = _SCHEMA.format(json.dumps(read_json(options.json_schema, OPTION))) if options.json_schema else ""
     text = "\n\n".join(filter(None, (agent.system_prompt, options.append_system_prompt, schema)))
@@ -59,42 +63,6 @@ def read_json(value: str, option: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"{option}: expected a JSON object, found {type(data).__name__}")
     return cast("dict[str, Any]", data)
-
-
-def _apply_settings(settings: Settings, given: dict[str, Any]) -> Settings:
-    """Apply settings in Claude's form: permissions and model. Others are refused: a guard that is ignored
-    would be worse than none."""
-    unknown = sorted(given.keys() - {"permissions", "model", "$schema"})
-    if unknown:
-        raise UsageError(
-            f"--settings: expected permissions or model, found {', '.join(unknown)[:200]}; "
-            "other settings belong in buddy.toml"
-        )
-    permissions = given.get("permissions", {})
-    if not isinstance(permissions, dict):
-        raise UsageError("--settings: expected an object as permissions")
-    table = cast("dict[str, Any]", permissions)
-    known = {"allow", "ask", "deny", "defaultMode"}
-    if table.keys() - known:
-        raise UsageError(f"--settings: permissions: expected {', '.join(sorted(known))}")
-    own = settings.permissions
-    lists = {key: (*getattr(own, key), *_texts(table.get(key, []), key)) for key in ("allow", "ask", "deny")}
-    own = msgspec.structs.replace(own, **lists)
-    if "defaultMode" in table:
-        mode = mode_by_name(str(table["defaultMode"]))
-        if mode is None or mode == "yolo":
-            raise UsageError("--settings: defaultMode is one of plan, default, acceptEdits, auto")
-        own = msgspec.structs.replace(own, mode=mode)
-    if not isinstance(model := given.get("model", settings.agent.model), str):
-        raise UsageError("--settings: expected text as model")
-    agent = msgspec.structs.replace(settings.agent, model=model)
-    return msgspec.structs.replace(settings, permissions=own, agent=agent)
-
-
-def _texts(value: object, key: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[object]", value)):
-        raise UsageError(f"--settings: permissions.{key}: expected a list of rules")
-    return tuple(cast("list[str]", value))
 
 
 def _effort(options: Options) -> str:

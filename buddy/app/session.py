@@ -281,7 +281,11 @@ def _extensions(session: Session) -> Extensions:
             "permission_mode": CLAUDE_NAMES[session.policy.mode],
         }
 
-    agents, plugins = (), ()
+    agents, plugins, hooks = (), (), ()
+    if session.loaded.hooks:
+        from buddy.app.given_settings import read_hooks  # only with hooks of --settings
+
+        hooks = read_hooks(session.loaded.hooks, is_confined=session.loaded.confines_hooks)
     if session.options.agents or session.options.plugin_dir:
         from buddy.app.given_extensions import given_agents, given_plugins  # only with such an option
 
@@ -294,6 +298,8 @@ def _extensions(session: Session) -> Extensions:
         common=common,
         plugins=plugins,
         given=agents,
+        hooks=hooks,
+        hooks_off=session.loaded.hooks.get("disableAllHooks") is True,
     )
 
 
@@ -317,9 +323,11 @@ def _server_services(session: Session) -> ServerServices:
 
 
 def _children(session: Session) -> ChildProcesses:
+    given = session.loaded.environment
     environment = ChildEnvironment(
-        variables=session.launch.environment,
+        variables={**session.launch.environment, **given},
         session_id=session.session_id,
+        allowed=frozenset(given),
         forbidden=session.models.key_names,
     )
     tools = session.settings.tools

@@ -32,7 +32,8 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings and their sources. `warnings` are sentences for the person; `files` were read, in order of
     rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
     `saved_rules` are the rule tables buddy saved itself; they add to the person's own. `own_model` is the
-    model named in the person's file; `first_model` one chosen because its key exists."""
+    model named in the person's file; `first_model` one chosen because its key exists. `environment` are
+    variables for commands, `hooks` a table of hooks of this run alone; `confines_hooks`: in the sandbox."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -42,6 +43,9 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     saved_rules: object = ()
     own_model: str = ""
     first_model: str = ""
+    environment: Mapping[str, str] = {}
+    hooks: Mapping[str, Any] = {}
+    confines_hooks: bool = False
 
 
 REMEMBERED = "remembered"

@@ -14,7 +14,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.extend.definitions import ExtensionFile, definitions_in, watched_paths
 from buddy.extend.hooks.files import HookDefinition, HooksFile, read_definitions
-from buddy.extend.hooks.protocol import Hook
+from buddy.extend.hooks.protocol import CommandHook, Hook
 from buddy.extend.search_folders import ExtensionPlaces, Kind, hook_files, search_folders
 from buddy.safety.paths import read_beneath, read_regular
 from buddy.safety.trusted_files import MAX_THING_BYTES
@@ -39,8 +39,9 @@ class HookEntry(msgspec.Struct, frozen=True):
 
 class ExtensionCatalogue:
     """Finds definitions and keeps them. `trusted`: the person trusts the project; `taken`: names of built-in
-    commands, which no file may take; `given`: definitions of this run, which come first; `hooks_changed` gets
-    the hooks in force. Blocks: call `refresh` in a thread."""
+    commands, which no file may take; `given` and `hooks`: definitions of this run, which come first;
+    `hooks_off` switches all hooks off; `hooks_changed` gets those in force. Blocks: call `refresh` in a
+    thread."""
 
     def __init__(
         self,
@@ -50,8 +51,12 @@ class ExtensionCatalogue:
         hooks_changed: Callable[[tuple[Hook, ...]], None],
         taken: Collection[str] = (),
         given: Sequence[ExtensionFile] = (),
+        hooks: Sequence[HookDefinition] = (),
+        hooks_off: bool = False,
     ) -> None:
         self._given = given
+        self._given_hooks = tuple(hooks)
+        self._hooks_off = hooks_off
         self._places = places
         self._trusted = trusted
         self._hooks_changed = hooks_changed
@@ -68,7 +73,8 @@ class ExtensionCatalogue:
         paths = [path for folder in folders if os.path.lexists(folder.path) for path in watched_paths(folder)]
         paths += [file.path for file in files]
         stamps = tuple(stamp for path in paths if (stamp := _stamp(path)) is not None)
-        if stamps == self._stamps or (not stamps and self._stamps is None):
+        is_empty = not stamps and self._stamps is None and not self._given_hooks
+        if stamps == self._stamps or is_empty:
             return False
         self._stamps = stamps
         found = [definition for folder in folders for definition in definitions_in(folder)]
@@ -157,7 +163,7 @@ class ExtensionCatalogue:
 
     def _read_hooks(self, files: Iterable[HooksFile], root: str) -> None:
         read: list[tuple[HooksFile, tuple[HookDefinition, ...]]] = []
-        off = False
+        off = self._hooks_off
         for file in files:
             found, switches_off = _definitions(file, root)
             off = off or (switches_off and file.scope == "user")
@@ -167,12 +173,15 @@ class ExtensionCatalogue:
             self._accepted = frozenset(one.digest for one in mine) if self._trusted else frozenset()
         entries: list[HookEntry] = []
         hooks: list[Hook] = []
-        for file, found in read:
-            for one in found:
-                reason = one.problem or self._refusal(file, one) or ("disableAllHooks is set" if off else "")
-                title = one.hook.title if one.hook is not None else ""
-                entries.append(HookEntry(one.label, one.source, title, reason, file.confined))
-                hooks += [one.hook] if one.hook is not None and not reason else []
+        judged = [(one, "") for one in self._given_hooks]
+        judged += [(one, one.problem or self._refusal(file, one)) for file, found in read for one in found]
+        for one, refusal in judged:
+            reason = refusal or ("disableAllHooks is set" if off else "")
+            handler = one.hook.handler if one.hook is not None else None
+            is_confined = isinstance(handler, CommandHook) and handler.confined
+            title = one.hook.title if one.hook is not None else ""
+            entries.append(HookEntry(one.label, one.source, title, reason, is_confined))
+            hooks += [one.hook] if one.hook is not None and not reason else []
         self.hooks = tuple(entries)
         self._hooks_changed(tuple(hooks))
 

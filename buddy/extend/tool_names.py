@@ -50,15 +50,30 @@ def buddy_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def claude_input(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call under Claude's names."""
+    """Return the arguments of a call under Claude's names. They may be as the model wrote them, unchecked."""
     renamed = _ARGUMENTS.get(tool, {})
     values = {renamed.get(name, name): value for name, value in arguments.items() if value is not None}
     if isinstance(edits := values.get("edits"), list):
         values["edits"] = [
-            {renamed.get(name, name): value for name, value in edit.items()}
-            for edit in cast("list[dict[str, Any]]", edits)
+            {renamed.get(name, name): value for name, value in cast("dict[str, Any]", edit).items()}
+            if isinstance(edit, dict)
+            else edit
+            for edit in cast("list[object]", edits)
         ]
     return values
+
+
+def claude_call(name: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a call in Claude's words. A patch keeps its own: it may change several files, and as an edit it
+    would hide all but one."""
+    if name not in CLAUDE_TOOLS or name == "apply_patch":
+        return name, dict(values)
+    return CLAUDE_TOOLS[name][0], claude_input(name, values)
+
+
+def claude_name(tool: str) -> str:
+    """Return the name that stands for a tool in messages to programs for Claude."""
+    return claude_call(tool, {})[0]
 
 
 def buddy_call(name: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

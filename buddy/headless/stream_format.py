@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from buddy.agent.events import (
     TurnStarted,
 )
 from buddy.agent.messages import NO_USAGE, AssistantMessage, Usage, UserMessage, calls_of
+from buddy.extend.tool_names import claude_call, claude_name
 from buddy.headless.formats import (
     RunFacts,
     RunResult,
@@ -86,7 +87,7 @@ class PartialMessages:
 
     def call(self, call_id: str, name: str, arguments: str) -> list[dict[str, Any]]:
         """Return more arguments of a call."""
-        block: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        block: dict[str, Any] = {"type": "tool_use", "id": call_id, "name": claude_name(name), "input": {}}
         events = self._open_block(("call", call_id), block)
         return [*events, self._delta({"type": "input_json_delta", "partial_json": arguments})]
 
@@ -185,7 +186,7 @@ class StreamJsonFormat:
                 "subtype": "init",
                 "cwd": facts.cwd,
                 "model": facts.model,
-                "tools": list(facts.tools),
+                "tools": sorted({claude_name(name) for name in facts.tools}),
                 "mcp_servers": [{"name": name, "status": state} for name, state in facts.servers],
                 "permissionMode": CLAUDE_NAMES[facts.permission_mode],
                 "slash_commands": list(facts.commands),
@@ -203,7 +204,7 @@ class StreamJsonFormat:
         self._models.add(0, event, self._model)
         match event:
             case ReplyFinished():
-                reply = assistant_object(event.message)
+                reply = _reply_object(event.message)
                 self._stop_reason = reply["stop_reason"]
                 self._provider_s += event.timing.total_s
                 self._put({"type": "assistant", "message": reply, "parent_tool_use_id": None})
@@ -250,11 +251,14 @@ class StreamJsonFormat:
                 self._subagents[task.task_id] = task
                 self._put_task(task, "task_started", task_type="local_agent")
             case ReplyFinished():
-                message = assistant_object(event.message)
+                message = _reply_object(event.message)
                 self._put({"type": "assistant", "message": message, "parent_tool_use_id": call_id})
             case ToolStarted():
                 self._put_task(
-                    task, "task_progress", last_tool_name=event.call.name, usage=self._usage_of(task)
+                    task,
+                    "task_progress",
+                    last_tool_name=claude_name(event.call.name),
+                    usage=self._usage_of(task),
                 )
             case ToolFinished():
                 self._put({"type": "user", "message": result_message(event), "parent_tool_use_id": call_id})
@@ -318,6 +322,7 @@ class StreamJsonFormat:
         self._put(
             {
                 **result_object(result, self._session_id),
+                "permission_denials": [_denial_object(denial) for denial in result.denials],
                 "duration_api_ms": round(self._provider_s * 1000),
                 "stop_reason": self._stop_reason,
                 "errors": [result.outcome.reason] if result.outcome.reason else [],
@@ -331,6 +336,20 @@ class StreamJsonFormat:
 
     def _put(self, data: dict[str, Any]) -> None:
         self._out(json_line({**data, "session_id": self._session_id, "uuid": _new_uuid()}))
+
+
+def _reply_object(message: AssistantMessage) -> dict[str, Any]:
+    """Return a reply with its calls in Claude's words, as hooks and requests for approval have them."""
+    reply = assistant_object(message)
+    for block in reply["content"]:
+        if block["type"] == "tool_use":
+            block["name"], block["input"] = claude_call(block["name"], block["input"])
+    return reply
+
+
+def _denial_object(denial: Mapping[str, Any]) -> dict[str, Any]:
+    name, values = claude_call(denial["tool_name"], denial["tool_input"])
+    return {**denial, "tool_name": name, "tool_input": values}
 
 
 def _replies(task: Task) -> list[AssistantMessage]:

@@ -222,7 +222,7 @@ def as_table(rule: Rule) -> dict[str, Any]:
     return table
 
 
-_ENTRY = pattern(r"([A-Za-z_][\w-]*)(?:\((.*)\))?", re.DOTALL)
+_ENTRY = pattern(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*)(?:\((.*)\))?", re.DOTALL)
 _PATH_TOOLS = {
     "Read": "read",
     "Grep": "read",
@@ -233,7 +233,29 @@ _PATH_TOOLS = {
     "Write": "edit",
     "MultiEdit": "edit",
     "NotebookEdit": "edit",
+    **dict.fromkeys(("read_file", "grep", "find_files", "list_files"), "read"),
+    **dict.fromkeys(("edit_file", "write_file", "apply_patch"), "edit"),
 }
+_WHOLE_TOOLS = {
+    "WebSearch": "web_search",
+    "web_search": "web_search",
+    **dict.fromkeys(("Task", "Agent", "delegate"), "delegate"),
+    **dict.fromkeys(("TodoWrite", "todo"), "todo"),
+    **dict.fromkeys(("AskUserQuestion", "ask_user"), "ask_user"),
+    **dict.fromkeys(("BashOutput", "TaskOutput", "read_job"), "read_job"),
+    **dict.fromkeys(("KillShell", "KillBash", "TaskStop", "stop_job"), "stop_job"),
+    **dict.fromkeys(("Skill", "skill"), "skill"),
+    **{
+        name: name
+        for name in (
+            *("EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree", "SlashCommand", "ToolSearch"),
+            *("TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "CronCreate", "CronDelete", "CronList"),
+            *("ListMcpResourcesTool", "ReadMcpResourceTool", "LSP", "Monitor", "SendMessage"),
+        )
+    },
+}
+"""Tools that a rule names as a whole. Those of the last group exist in Claude Code alone: their rules match
+nothing, and the lists of other programs that name them stay valid."""
 EXPECTED = "a tool and what it may do, like Bash(git log:*), Edit(src/**) or WebFetch(domain:example.com)"
 _DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")
 
@@ -263,20 +285,20 @@ def _claude_rule(entry: str, decision: Decision, origin: Origin, source: str) ->
     if found is None:
         return None
     name, inside = found[1], found[2]
-    if name == "Bash":
+    if name in ("Bash", "run_shell"):
         return _bash(inside, decision, origin, source)
     if name in _PATH_TOOLS:
         path = "" if inside in (None, "", "*", "**") else _path(inside)
         return Rule(_PATH_TOOLS[name], decision, origin, path=path, source=source)
-    if name == "WebFetch":
+    if name in ("WebFetch", "web_fetch"):
         host = (inside or "").removeprefix("domain:")
         if inside and not inside.startswith("domain:"):
             return None
         return Rule(
             "fetch", decision, origin, host=host.removeprefix("*") if host != "*" else "", source=source
         )
-    if name == "WebSearch" and not inside:
-        return Rule("web_search", decision, origin, source=source)
+    if name in _WHOLE_TOOLS and inside in (None, "", "*"):
+        return Rule(_WHOLE_TOOLS[name], decision, origin, source=source)
     if name.startswith("mcp__") and not inside:
         server, _, tool = name.removeprefix("mcp__").partition("__")
         return Rule(f"mcp:{server}/{tool or '*'}", decision, origin, source=source)

@@ -32,8 +32,18 @@ def result_of(ran: Ran) -> Object:
         (("--session-id", "5"), "needs a UUID"),
         (("--effort", "huge"), "--effort is one of"),
         (("--max-thinking-tokens", "many"), "whole number"),
-        (("--settings", '{"env": {"A": "b"}}'), "found env"),
-        (("--settings", '{"permissions": {"allow": "x"}}'), "a list of rules"),
+        (("--settings", '{"statusLine": {"type": "command"}}'), "statusLine is not supported"),
+        (("--settings", '{"permissions": {"allow": "x"}}'), "a list of texts"),
+        (("--settings", '{"permissions": {"additionalDirectories": ["/"]}}'), "give --add-dir"),
+        (("--settings", '{"hooks": {"NoEvent": []}}'), "no event of buddy"),
+        (("--settings", '{"hooks": {"Stop": [{"hooks": [{"type": "prompt"}]}]}}'), "of type 'prompt'"),
+        (("--settings", '{"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}'), "no regular expression"),
+        (("--settings", '{"disableAllHooks": 1}'), "true or false"),
+        (("--settings", '{"sandbox": {"network": {"allowUnixSockets": ["/s"]}}}'), "allowUnixSockets"),
+        (("--settings", '{"sandbox": {"filesystem": {"denyRead": ["/etc"]}}}'), "Read(…)"),
+        (("--settings", '{"sandbox": {"autoAllowBashIfSandboxed": true}}'), "--permission-mode auto"),
+        (("--settings", '{"sandbox": {"allowUnsandboxedCommands": false}}'), "is not supported"),
+        (("--settings", '{"sandbox": {"enabled": "yes"}}'), "true or false"),
         (("--settings", "{"), "expected JSON"),
         (("--settings", "/nowhere"), "can't be read"),
         (("--agents", "[]"), "can't be read"),
@@ -65,6 +75,27 @@ async def test_tools_are_chosen_and_left_out_by_names_of_claude(tmp_path: Path) 
     assert offered[1] == set()
     assert "run_shell" not in offered[2]
     assert "read_file" in offered[2]
+
+
+async def test_lists_of_tools_as_programs_for_claude_write_them_are_taken(tmp_path: Path) -> None:
+    names = "Read,Write,Edit,Bash,Glob,Grep,Task,TodoWrite,WebSearch,WebFetch,Skill,ExitPlanMode,mcp__x__*"
+    write = reply(call("write_file", path="a.txt", content="a"))
+    async with FakeLLM([write, reply("Done."), write, reply("No.")]) as server:
+        program = Program(tmp_path, server.url)
+        ran = await program.run(*STREAM, "--allowedTools", names, "write")
+        assert (program.repo / "a.txt").exists()
+        assert (ran.code, ran.told()) == (0, [])
+        (program.repo / "a.txt").unlink()
+        ran = await program.run(
+            *STREAM,
+            "--permission-mode",
+            "acceptEdits",
+            "--disallowedTools",
+            "Task,TodoWrite,write_file",
+            "write",
+        )
+    assert not (program.repo / "a.txt").exists()
+    assert not {"delegate", "todo", "write_file"} & set(server.requests[-1].tool_names)
 
 
 async def test_a_disallowed_rule_denies_its_calls(tmp_path: Path) -> None:

@@ -392,6 +392,43 @@ def test_a_claude_entry_that_cannot_be_expressed_is_never_dropped_silently(entry
         assert (denied.rules, denied.broken, len(denied.errors)) == ((), True, 1)
 
 
+@pytest.mark.parametrize(
+    ("of_claude", "of_buddy"),
+    [
+        ("Bash(git log:*)", "run_shell(git log:*)"),
+        ("Bash", "run_shell"),
+        ("Read(src/**)", "read_file(src/**)"),
+        ("Grep", "grep"),
+        ("Glob", "find_files"),
+        ("LS", "list_files"),
+        ("Edit(src/**)", "edit_file(src/**)"),
+        ("Write", "write_file"),
+        ("MultiEdit(a)", "apply_patch(a)"),
+        ("WebFetch(domain:example.com)", "web_fetch(domain:example.com)"),
+        ("WebSearch", "web_search"),
+        ("Task", "delegate"),
+        ("TodoWrite", "todo"),
+        ("AskUserQuestion", "ask_user"),
+        ("BashOutput", "read_job"),
+        ("KillShell", "stop_job"),
+        ("Skill", "skill"),
+        ("mcp__a", "mcp__a__*"),
+    ],
+)
+@pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
+def test_a_tool_has_two_names_in_rules(decision: str, of_claude: str, of_buddy: str) -> None:
+    theirs, ours = (rules_of_claude({decision: [entry]}, "user", "s") for entry in (of_claude, of_buddy))
+    assert theirs == ours
+    assert (theirs.errors, len(theirs.rules)) == ((), 1)
+
+
+@pytest.mark.parametrize("name", ["ExitPlanMode", "SlashCommand", "TaskCreate", "ToolSearch"])
+def test_a_tool_that_only_claude_code_has_leaves_a_list_valid(name: str) -> None:
+    for decision in ("allow", "deny"):
+        rules = rules_of_claude({decision: [name, "Bash"]}, "user", "s")
+        assert (rules.errors, rules.broken, len(rules.rules)) == ((), False, 2)
+
+
 def test_claude_permissions_that_are_no_object_break_the_set() -> None:
     assert rules_of_claude([], "user", "s").broken
     assert rules_of_claude({"deny": "x"}, "user", "s").broken
