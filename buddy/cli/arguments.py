@@ -89,7 +89,7 @@ OPTIONS = (
     ("--allowedTools --allowed-tools", "RULES", "", ""),
     ("--disallowedTools --disallowed-tools", "RULES", "exec", "leave out tools, or deny calls"),
     ("--tools", "NAMES", "exec", 'offer only these tools: "Read,Grep"; default offers all'),
-    ("--settings", "FILE", "exec", "permissions, model, hooks, env and sandbox: a JSON file, or JSON"),
+    ("--settings", "FILE", "exec", "a JSON file, or JSON, in the form of Claude Code"),
     ("--setting-sources", "NAMES", "", ""),
     ("--json-schema --output-schema", "FILE", "exec", "the answer is JSON of this schema, else exit code 6"),
     ("--effort", "LEVEL", "exec", "how hard it thinks: none, minimal, low to max"),
