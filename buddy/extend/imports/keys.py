@@ -23,6 +23,18 @@ _SCHEME = pattern(r"(?:Bearer|Basic|Token|Bot|ApiKey)(?:\s+|$)", re.IGNORECASE)
 _SEPARATORS = pattern(r"[\s;&|'\"()]+")
 _NAME_AT_END = pattern(r"[\w.-]*$")
 _HEADER = pattern(r".*[A-Z].*|x-.*|authorization|cookie")
+_KEY_LETTER = pattern(r"-[kKtTaAsSwWP]")
+"""Options of one letter that programs use for a key, a token, a secret or a password."""
+_PLAIN_VALUE = pattern(
+    r"[a-z][a-z_-]{0,11}|streamable[-_]?http|[0-9.]{1,15}(?:ms|[smhkMG])?|[a-z0-9.]{1,15}:[0-9]{1,5}"
+    r"|[\w-]{1,40}\.[a-z]{2,5}",
+    re.IGNORECASE,
+)
+_UNBROKEN = pattern(r"[A-Za-z0-9_=+-]{16,}")
+_TURN = pattern(r"(?<=[0-9])[A-Za-z]|(?<=[A-Za-z])[0-9]|(?<=[a-z])[A-Z]")
+TURNS = 4
+"""Changes between letters and digits, or from small letters to capitals, from which on a word is no name:
+keys have many, `mcp-server-2024`, `python3` and `claude-3-5-sonnet` few."""
 _LONG = pattern(r"(?=(?:[^0-9]*[0-9]){4})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_=+-]{24,}")
 
 
@@ -58,8 +70,28 @@ def holds_key(words: Sequence[str]) -> bool:
     option, variable or header that is called like one."""
     if any(redact(word) != word or is_address_with_key(word) for word in words):
         return True
+    if any(map(_is_opaque, words)) or any(_is_short_option(*pair) for pair in pairwise([*words, ""])):
+        return True
     pieces = [piece for word in words for piece in _SEPARATORS().split(word) if piece]
     return any(_is_key(piece, after) for piece, after in pairwise([*pieces, ""]))
+
+
+def _is_opaque(word: str) -> bool:
+    """Tell whether a word is no name, path or number that a person would write."""
+    bare = word.rpartition("=")[2] if word.startswith("-") else word
+    if not _UNBROKEN().fullmatch(bare):
+        return False
+    return len(_TURN().findall(bare)) >= TURNS or (len(bare) >= 32 and bare.isalpha())
+
+
+def _is_short_option(option: str, value: str) -> bool:
+    """Tell whether a value of no plain form follows a letter that often stands for a key; `-kVALUE` too."""
+    letter, joined = option[:2], option[2:]
+    if not _KEY_LETTER().fullmatch(letter) or joined.startswith("-"):
+        return False
+    text = joined.removeprefix("=") or value
+    is_other = text.startswith(("-", ".", "~")) or "/" in text
+    return is_literal(text) and not is_other and not _PLAIN_VALUE().fullmatch(text)
 
 
 def _is_key(piece: str, after: str) -> bool:
