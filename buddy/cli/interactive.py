@@ -273,13 +273,17 @@ def _screen(
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.app import AppSettings
     from buddy.repl.screen.background import may_be_asked
+    from buddy.repl.screen.graphics import may_be_asked as may_ask_for_graphics
+    from buddy.repl.screen.graphics import picture_mode
     from buddy.repl.screen.terminal_status import notifications_of, supports_progress
     from buddy.repl.start import open_repl
 
     display, environ = loaded.settings.display, _without_own_keys(launch.environment, loaded)
+    look = looks.of(display.theme)
+    pictures = picture_mode(display.pictures, environ, look)
     repl = open_repl(
         settings=AppSettings(
-            look=looks.of(display.theme),
+            look=look,
             vi=display.vi,
             title=display.title,
             bell=display.bell,
@@ -290,6 +294,8 @@ def _screen(
             look_on=looks.on if display.theme == "auto" and may_be_asked(environ) else None,
             workspace=launch.boundary.root,
             picture_folder=os.path.join(launch.where.cache, "pictures"),
+            pictures=pictures,
+            may_ask_for_graphics=may_ask_for_graphics(display.pictures, pictures, environ),
         ),
         facts=controller.facts,
         act=controller.act,

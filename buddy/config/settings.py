@@ -117,6 +117,7 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     notifications: Literal["auto", "off", "osc9", "osc99", "osc777"] = "auto"
     progress: Literal["auto", "on", "off"] = "auto"
     fold_lines: Limit = 6
+    pictures: Literal["auto", "off", "blocks", "kitty", "sixel"] = "auto"
 
 
 class PictureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,10 +20,11 @@ from buddy.repl.input.editor import Editor, Pastes
 from buddy.repl.input.history import open_history
 from buddy.repl.input.keys import KeyFacts, bindings, escape_s
 from buddy.repl.intents import Cancel, Intent
-from buddy.repl.render.style import Ground, Look
+from buddy.repl.render.style import Ground, Look, PictureMode
 from buddy.repl.screen import external_programs as outside
 from buddy.repl.screen.application import build_application
 from buddy.repl.screen.background import GroundQuestion
+from buddy.repl.screen.graphics import GraphicsQuestion
 from buddy.repl.screen.layout import cursor_shapes, sign
 from buddy.repl.screen.output import RESET_SHAPE, FrameOutput, Terminal, streams_to
 from buddy.repl.screen.paint_queue import FirstPrint, LazyPainter
@@ -75,7 +76,8 @@ first."""
 class AppSettings(msgspec.Struct, frozen=True):
     """The user's settings of the screen. `history_path` is None for a history in memory only; `look_on`
     returns the look for a background colour, None when the terminal must not be asked for it. Pictures of the
-    clipboard go to `picture_folder`; no program of the `workspace` is run to read it."""
+    clipboard go to `picture_folder`; no program of the `workspace` is run to read it. `pictures` is the way
+    to show them, unless the terminal may be asked for a better one."""
 
     look: Look
     vi: bool
@@ -88,6 +90,8 @@ class AppSettings(msgspec.Struct, frozen=True):
     look_on: Callable[[Ground], Look] | None = None
     workspace: str = ""
     picture_folder: str = ""
+    pictures: PictureMode = "off"
+    may_ask_for_graphics: bool = False
 
 
 class Repl:
@@ -107,6 +111,7 @@ class Repl:
         completer: Completer | None = None,
         modes: outside.Modes | None = None,
         clock: Callable[[], float] = time.monotonic,
+        graphics: GraphicsQuestion | None = None,
     ) -> None:
         self.state = ViewState()
         self.state.facts = facts()
@@ -117,7 +122,8 @@ class Repl:
         self.ground: GroundQuestion | None = None
         self._ending: Ending = "left"
         self._jobs = OwnedTasks(self._crash)
-        self._painter = LazyPainter(settings.look)
+        self.graphics = graphics
+        self._painter = LazyPainter(settings.look, graphics.mode if graphics else lambda: settings.pictures)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
         self._folding = EventPump(self.state, facts, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)
@@ -175,6 +181,8 @@ class Repl:
         the terminal is restored."""
         loop = asyncio.get_running_loop()
         self._terminal.attach(loop, self.screen.touch)
+        if self.graphics is not None:
+            self.graphics.attach(loop)
         with contextlib.ExitStack() as stack:
             stack.enter_context(hold_interrupts(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
             stack.callback(self._terminal.close)

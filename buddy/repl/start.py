@@ -18,6 +18,7 @@ from buddy.repl.input.keys import KeyParser, is_far
 from buddy.repl.intents import Intent
 from buddy.repl.screen.background import GroundQuestion
 from buddy.repl.screen.external_programs import Modes
+from buddy.repl.screen.graphics import GraphicsQuestion
 from buddy.repl.screen.output import FrameOutput, TerminalWriter, encode, terminal_size
 from buddy.repl.screen.screen import Countdown
 from buddy.repl.view.state import SessionFacts
@@ -105,6 +106,10 @@ def open_repl(
         encoding=encoding,
     )
     keyboard = Keyboard(sys.stdin, modes, settings.environ)
+    graphics = None
+    if settings.may_ask_for_graphics:
+        graphics = GraphicsQuestion(lambda text: terminal.write(text.encode()))
+        keyboard.parser.keys_of = graphics.keys_of
     repl = Repl(
         settings=settings,
         terminal=terminal,
@@ -115,6 +120,7 @@ def open_repl(
         log=log,
         completer=completer,
         modes=modes,
+        graphics=graphics,
     )
     if (look_on := settings.look_on) is not None:
         ground_query = GroundQuestion(
@@ -122,6 +128,11 @@ def open_repl(
             lambda ground: repl.restyle(look_on(ground)),
             inside_tmux="TMUX" in settings.environ,
         )
-        keyboard.parser.keys_of = ground_query.keys_of
+        keyboard.parser.keys_of = _both(ground_query.keys_of, keyboard.parser.keys_of)
         repl.ground = ground_query
     return repl
+
+
+def _both(first: Callable[[str], str], second: Callable[[str], str]) -> Callable[[str], str]:
+    """Return the input without the answers that each takes out."""
+    return lambda data: second(first(data))

@@ -6,7 +6,7 @@ text has been cleaned before it comes here: rich lets control characters through
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from io import StringIO
 
@@ -18,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
-from buddy.repl.render.style import GROUNDS, Line, Look
+from buddy.repl.render.style import GROUNDS, Line, Look, PictureMode
 
 Row = list[Segment]
 """One line of the terminal."""
@@ -34,10 +34,11 @@ Blanks would be wrapped when the terminal gets narrower, and would be copied alo
 
 class Canvas:
     """Lays out text and renderables for one look. Used by two threads: it holds nothing that changes but what
-    it remembers of styles."""
+    it remembers of styles. `pictures` returns the way to show them; it may wait for the terminal."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
         self.look = look
+        self.pictures = pictures
         self._theme = rich_theme(look)
         self.console = Console(
             file=StringIO(), force_terminal=True, color_system="truecolor", theme=self._theme, markup=False,

@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -14,7 +15,15 @@ from buddy.repl.render import numbers as words
 from buddy.repl.render.console import Canvas, Row
 from buddy.repl.render.diff import file_rows
 from buddy.repl.render.markdown_lines import MarkdownPainter
-from buddy.repl.render.style import DIFF_FOLD_LINES, PROMPT_LINES, TASK_COLOURS, Glyphs, Line, Look
+from buddy.repl.render.style import (
+    DIFF_FOLD_LINES,
+    PROMPT_LINES,
+    TASK_COLOURS,
+    Glyphs,
+    Line,
+    Look,
+    PictureMode,
+)
 from buddy.repl.render.table import number_columns, table_rows
 from buddy.repl.render.text import fit_line
 from buddy.repl.view.blocks import (
@@ -61,7 +70,13 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
         case Checklist():
             return _checklist(canvas, display, width)
         case Picture():
-            return text_rows(canvas, f"{display.summary} ({display.path})", width)
+            rows = text_rows(canvas, f"{display.summary} ({display.path})", width)
+            if display.files and (mode := canvas.pictures()) != "off":
+                from buddy.repl.render.picture import picture_rows  # needed for pictures only
+
+                for file in display.files:
+                    rows += picture_rows(file, width, mode, canvas.look.depth)
+            return rows
 
 
 def display_summary(display: Display, glyphs: Glyphs) -> str:
@@ -85,6 +100,10 @@ def display_summary(display: Display, glyphs: Glyphs) -> str:
             return ""
 
 
+PICTURE_FOLD_LINES = 100
+"""Four pictures: a part of one shows nothing."""
+
+
 class Fold(msgspec.Struct, frozen=True):
     """The number of lines that stay visible at the beginning and at the end of a folded block."""
 
@@ -101,7 +120,9 @@ def fold_of(display: Display, look: Look, *, failed: bool) -> Fold:
         case Command():
             first = 0 if failed or display.exit_code else look.fold_lines // 3
             return Fold(first, look.fold_lines - first)
-        case Plain() | FileList() | Picture():
+        case Picture():
+            return Fold(PICTURE_FOLD_LINES)
+        case Plain() | FileList():
             return Fold(look.fold_lines)
 
 
@@ -206,9 +227,9 @@ def _address(task_id: int) -> str:
 class Painter:
     """Draws blocks for one look. Pure but for the parser it holds."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
         self.look = look
-        self._canvas = Canvas(look)
+        self._canvas = Canvas(look, pictures)
         self._wrap, self._behind = self._canvas.wrap, self._canvas.behind
         self._text = partial(text_rows, self._canvas)
         self._markdown = MarkdownPainter(self._canvas)

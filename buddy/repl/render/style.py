@@ -17,6 +17,8 @@ Span = tuple[str, str]
 Line = list[Span]
 
 Depth = Literal["16", "256", "true"]
+PictureSetting = Literal["auto", "off", "blocks", "kitty", "sixel"]
+PictureMode = Literal["off", "blocks", "kitty", "sixel"]
 """How many colours a terminal has."""
 
 FRAMES_PER_S = 30

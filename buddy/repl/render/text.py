@@ -4,6 +4,7 @@ rich is there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -14,6 +15,8 @@ from buddy.agent.lazy_regex import pattern
 from buddy.repl.render.style import Line, Span
 
 _SGR = pattern("\x1b\\[[0-9;]*[mK]")
+_DRAWING = pattern("\x1b7.*?\x1b8", re.DOTALL)
+"""A picture over rows that are there already."""
 _PIECES = pattern(r"[ ]+|[^ ]+")
 
 
@@ -162,4 +165,4 @@ def plain(line: Line) -> str:
 
 def ansi_cells(line: str) -> int:
     """Count the terminal cells of a painted line without its colours."""
-    return cells(_SGR().sub("", line))
+    return cells(_SGR().sub("", _DRAWING().sub("", line) if "\x1b7" in line else line))

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from buddy.agent.display import Checklist, Command, Diff, Display, FileList, Picture, Plain
-from buddy.repl.render.style import Line, Look
+from buddy.repl.render.style import Line, Look, PictureMode
 from buddy.repl.screen.scrollback import NARROWEST, Paint
 from buddy.repl.view.blocks import (
     ApprovalAnswered,
@@ -107,8 +107,9 @@ KEPT_PROSE = 2
 class LazyPainter:
     """Draws blocks as text for the terminal."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
         self._look = look
+        self._pictures = pictures
         self._paint: Callable[[Block, int], str] | None = None
         self._code: Colour = plain_code
         self._prose: Prose = plain_prose
@@ -136,7 +137,7 @@ class LazyPainter:
 
         look, paint = self._look, self._paint
         if paint is None:
-            painter = Painter(look)
+            painter = Painter(look, self._pictures)
 
             @lru_cache(KEPT_PROSE)
             def prose(block: Markdown, width: int) -> list[Line]:
@@ -164,7 +165,7 @@ class LazyPainter:
         it."""
         from buddy.repl.render.painter import Painter  # as above
 
-        painter = Painter(self._look)
+        painter = Painter(self._look, self._pictures)
         while blocks:
             block = blocks.pop()
             if painter.is_folded(block, columns):
@@ -346,6 +347,8 @@ def is_heavy(block: Block) -> bool:
             return len(text) > HEAVY_CHARS
         case TableBlock():
             return len(block.rows) > HEAVY_ROWS
+        case ToolCall(display=Picture(files=files)) if files:
+            return True  # read, decoded, perhaps after asking the terminal
         case ToolCall():
             return max(_chars(block.display), len(block.text)) > HEAVY_CHARS
         case ApprovalAsked():
