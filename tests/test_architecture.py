@@ -347,6 +347,7 @@ BORDERS = {
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
     "tasks/turn_runner.py TurnRunner._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
+    "llm/litellm_lane/pictures.py LitellmPictures.make": "as above, for pictures",
     "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails in the caller",
     "llm/litellm_lane/loader.py LitellmLibrary._preload": "as above, for the request that needs it",
     "extend/plugins/isolation.py run_code.run": "an extension: code of the person's own",

@@ -31,26 +31,26 @@ from buddy.llm.quirks import PictureQuirks, picture_quirks
 _NAMES = {"image/png": "png", "image/jpeg": "jpeg", "image/webp": "webp"}
 
 
-class _Row(msgspec.Struct):
+class _PictureItem(msgspec.Struct):
     b64_json: str | None = None
     url: str | None = None
 
 
-class _Details(msgspec.Struct):
+class _TokenDetails(msgspec.Struct):
     text_tokens: int = 0
     image_tokens: int = 0
 
 
-class _Counts(msgspec.Struct):
+class _PictureTokens(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
-    input_tokens_details: _Details | None = None
+    input_tokens_details: _TokenDetails | None = None
     cost: float | None = None
 
 
-class _Reply(msgspec.Struct):
-    data: list[_Row] = []
-    usage: _Counts | None = None
+class _PictureReply(msgspec.Struct):
+    data: list[_PictureItem] = []
+    usage: _PictureTokens | None = None
 
 
 class OpenAIPictures:
@@ -100,13 +100,13 @@ class OpenAIPictures:
         pictures = [await self._picture(row, heard) for row in reply.data]
         return MadePictures(tuple(pictures), _usage(reply.usage))
 
-    def _decode(self, body: bytes) -> _Reply:
+    def _decode(self, body: bytes) -> _PictureReply:
         try:
-            return msgspec.json.decode(body, type=_Reply)
+            return msgspec.json.decode(body, type=_PictureReply)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._unusable(f"the answer is not what an image API sends ({str(error)[:200]})") from error
 
-    async def _picture(self, row: _Row, heard: Heard) -> bytes:
+    async def _picture(self, row: _PictureItem, heard: Heard) -> bytes:
         if row.b64_json:
             data = await asyncio.to_thread(self._from_base64, row.b64_json)
         elif row.url and row.url.startswith("data:"):
@@ -193,10 +193,10 @@ def form_data(fields: dict[str, str | int], picture: bytes, media_type: str, bou
     return b"".join([*pieces, head.encode(), picture, f"\r\n--{boundary}--\r\n".encode()])
 
 
-def _usage(counts: _Counts | None) -> PictureUsage:
+def _usage(counts: _PictureTokens | None) -> PictureUsage:
     if counts is None:
         return PictureUsage()
-    details = counts.input_tokens_details or _Details(text_tokens=counts.input_tokens)
+    details = counts.input_tokens_details or _TokenDetails(text_tokens=counts.input_tokens)
     return PictureUsage(
         max(0, details.text_tokens), max(0, details.image_tokens), max(0, counts.output_tokens), counts.cost
     )

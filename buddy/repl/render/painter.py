@@ -70,7 +70,8 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
         case Checklist():
             return _checklist(canvas, display, width)
         case Picture():
-            rows = text_rows(canvas, f"{display.summary} ({display.path})", width)
+            where = "" if display.path in display.summary else f" ({display.path})"
+            rows = text_rows(canvas, f"{display.summary}{where}", width)
             if display.files and (mode := canvas.pictures()) != "off":
                 from buddy.repl.render.picture import picture_rows  # needed for pictures only
 

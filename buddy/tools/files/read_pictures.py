@@ -32,6 +32,8 @@ MAX_UNSHRUNK_SIDE = 8_000
 MAX_PIXELS = 64_000_000
 """Taken apart these are 256 MB; a picture of a few kilobytes can claim any number."""
 _QUALITY = 85
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO")
+"""Others are read by programs (EPS by Ghostscript) or by code that hardly anybody uses."""
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, ArithmeticError)
 """What a picture that does not keep to the rules makes Pillow stumble over."""
 
@@ -67,7 +69,7 @@ def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sizes, which are judged below
-            with pillow.open(io.BytesIO(data)) as opened:
+            with pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
                 width, height = opened.size
                 if width * height > MAX_PIXELS:
                     raise ToolError(
@@ -96,7 +98,8 @@ def _unreadable(shown: str, data: bytes, why: str) -> ToolError:
 def _smaller(opened: Any) -> tuple[bytes, str]:
     """Shrink a picture: to PNG where it has transparency, otherwise to JPEG."""
     has_alpha = "A" in opened.getbands() or "transparency" in opened.info
-    made = opened.convert("RGBA" if has_alpha else "RGB")
+    upright = importlib.import_module("PIL.ImageOps").exif_transpose(opened)  # the result has no such mark
+    made = upright.convert("RGBA" if has_alpha else "RGB")
     made.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
     out = io.BytesIO()
     if has_alpha:

@@ -21,12 +21,14 @@ from buddy.llm.catalog import (
     Catalogue,
     ContextLimit,
     ModelInfo,
+    PicturePrices,
     Prices,
     Tier,
     context_limit,
     cost_usd,
     lookup,
     parse_catalogue,
+    picture_prices,
     read_catalogue,
     read_price_file,
 )
@@ -293,3 +295,14 @@ def test_looking_up_imports_neither_litellm_nor_httpx() -> None:
         env=dict(os.environ),
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_a_picture_model_has_the_prices_of_its_row_or_of_its_undated_name() -> None:
+    catalogue = read_catalogue(SHIPPED)
+    exact = picture_prices(catalogue, "openai", "gpt-image-1.5")
+    assert exact == PicturePrices(picture=0.2, text=5, image=8, output=32)
+    assert picture_prices(catalogue, "openai", "gpt-image-1.5-2025-12-16") == exact
+    assert picture_prices(catalogue, "openai", "gpt-image-1") != exact
+    for unknown in ("gpt-image-1.7", "gpt-image", "dall-e-9", ""):
+        assert picture_prices(catalogue, "openai", unknown) is None
+    assert picture_prices(catalogue, "nobody", "gpt-image-1") is None

@@ -15,8 +15,10 @@ import pypdf
 import pytest
 from PIL import Image as pillow
 
+from buddy.agent.tool import ToolError
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import pdf_pages
+from buddy.tools.files.read_pictures import picture
 from tests.support.tool_project import ToolProject
 
 
@@ -202,3 +204,19 @@ async def test_broken_pdfs_never_crash_and_say_nothing_on_the_terminal(
         answer = await project.ask(read_file, path="a.pdf")
         assert answer.startswith(("refused: a.pdf", "--- page 1 ---"))
     assert capfd.readouterr() == ("", "")
+
+
+async def test_a_photo_that_was_taken_upright_stays_so_when_it_is_made_smaller(project: ToolProject) -> None:
+    taken = pillow.new("RGB", (3000, 1000))
+    marked = taken.getexif()
+    marked[0x0112] = 6  # the camera was turned
+    out = io.BytesIO()
+    taken.save(out, "JPEG", exif=marked)
+    _, media, size = await sent(project, out.getvalue())
+    assert (media, size) == ("image/jpeg", (523, 1568))
+
+
+def test_no_other_program_reads_a_picture() -> None:
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch ran) (w) file\n"
+    with pytest.raises(ToolError, match="of a kind that Pillow does not know"):
+        picture(script, "a.png")
