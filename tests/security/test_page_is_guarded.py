@@ -4,6 +4,7 @@ bytes that are no request at all. None is let in, and the session goes on."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from buddy.headless.serve.event_stream import PageLimits
 from buddy.headless.serve.guard import MAX_BODY_BYTES
 from buddy.headless.serve.server import AddressError, listen_on_port, listen_on_socket
 from tests.support.page_client import Page, serving
@@ -211,6 +213,33 @@ async def test_bytes_that_are_no_request_end_the_connection(page: Page, raw: byt
         line = await stream.readline()
     assert line == b"" or line.split()[1] in (b"400", b"401", b"403", b"405")
     writer.close()
+
+
+async def test_a_body_that_does_not_arrive_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=PageLimits(body_s=0.05)) as page:
+        head = page.head("POST", "/prompt", "Content-Type: application/json", "Content-Length: 100")
+        answer = await page.exchange(head + b'{"text":')
+        assert (answer.status, answer.json()) == (408, {"error": "the body did not arrive within 0.05 s"})
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /session HTTP/1.1\r\nHost:"])
+async def test_a_connection_without_a_request_is_ended(tmp_path: Path, begun: bytes) -> None:
+    async with serving(tmp_path, limits=PageLimits(first_request_s=0.05)) as page:
+        stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        writer.write(begun)
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ConnectionError):
+                assert await stream.read() == b""
+        writer.close()
+
+
+async def test_a_body_that_breaks_off_does_nothing(page: Page) -> None:
+    _stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
+    writer.write(page.head("POST", "/prompt", "Content-Type: application/json", "Content-Length: 13"))
+    writer.write(b'{"text":"hi"')
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_port_in_use_is_named(page: Page) -> None:

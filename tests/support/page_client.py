@@ -19,7 +19,7 @@ from typing import Any
 
 from buddy.headless.formats import SseRecord, parse_sse_event
 from buddy.headless.serve.event_log import EventLog
-from buddy.headless.serve.event_stream import StreamLimits
+from buddy.headless.serve.event_stream import PageLimits
 from buddy.headless.serve.server import listen_on_port, serve_page
 from buddy.llm.scripted import Reply
 from tests.support.scripted_session import Script, ScriptedSession, scripted_session
@@ -155,7 +155,7 @@ async def serving(
     root: Path,
     script: Script | Sequence[Reply] = (),
     *,
-    limits: StreamLimits | None = None,
+    limits: PageLimits | None = None,
     max_bytes: int = 4_000_000,
     **more: Any,
 ) -> AsyncIterator[Page]:

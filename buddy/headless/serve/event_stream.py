@@ -25,18 +25,20 @@ RETRY = b"retry: 1000\n\n"
 HEARTBEAT = b": still here\n\n"
 
 
-class StreamLimits(msgspec.Struct, frozen=True):
-    """Seconds between heartbeats of a quiet stream, and after which a reader that takes nothing is
-    disconnected."""
+class PageLimits(msgspec.Struct, frozen=True):
+    """Seconds: between heartbeats of a quiet stream; until a reader that takes nothing is disconnected; for a
+    body to arrive; for the first request of a connection."""
 
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
+    body_s: float = 20.0
+    first_request_s: float = 20.0
 
 
 class PageEvents:
     """The endpoint. `warn` takes a sentence for the user."""
 
-    def __init__(self, log: EventLog, warn: Callable[[str], None], limits: StreamLimits) -> None:
+    def __init__(self, log: EventLog, warn: Callable[[str], None], limits: PageLimits) -> None:
         self._log = log
         self._warn = warn
         self._limits = limits

@@ -33,7 +33,6 @@ from buddy.headless.serve.requests import (
 )
 from buddy.headless.serve.snapshot import SessionSnapshot
 
-BODY_WITHIN_S = 20.0
 FILES = {
     "/": ("page/page.html", "text/html"),
     "/page.js": ("page/page.js", "text/javascript"),
@@ -46,7 +45,12 @@ Method = Literal["get", "post"]
 
 
 def build_app(
-    requests: SessionRequests, snapshot: Callable[[], SessionSnapshot], events: Any, *, token: str
+    requests: SessionRequests,
+    snapshot: Callable[[], SessionSnapshot],
+    events: Any,
+    *,
+    token: str,
+    body_s: float,
 ) -> PageGuard:
     """Return the application behind its guard. `events` is the ASGI endpoint of the stream."""
     rows: list[tuple[Operation, Any]] = [
@@ -60,7 +64,7 @@ def build_app(
             partial(_diff, requests),
         ),
         *(
-            (Operation("post", path, summary, answer, body), partial(_post, body, operation))
+            (Operation("post", path, summary, answer, body), partial(_post, body, operation, body_s))
             for path, summary, body, answer, operation in _posts(requests)
         ),
     ]
@@ -110,13 +114,14 @@ async def _diff(requests: SessionRequests, request: Request) -> Response:
 async def _post(
     kind: type[msgspec.Struct],
     operation: Callable[[Any], Awaitable[msgspec.Struct]],
+    body_s: float,
     request: Request,
 ) -> Response:
     try:
-        async with asyncio.timeout(BODY_WITHIN_S):
+        async with asyncio.timeout(body_s):
             body = await _read_body(request)
     except TimeoutError:
-        raise RequestRefused(408, f"the body did not arrive within {BODY_WITHIN_S:.0f} s") from None
+        raise RequestRefused(408, f"the body did not arrive within {body_s:g} s") from None
     try:
         decoded = msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from buddy.app.session import Session
 from buddy.headless.serve.event_log import EventLog
-from buddy.headless.serve.event_stream import PageEvents, StreamLimits
+from buddy.headless.serve.event_stream import PageEvents, PageLimits
 from buddy.headless.serve.feed import SessionFeed
 from buddy.headless.serve.requests import SessionRequests
 from buddy.headless.serve.routes import build_app
@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 400
 MAX_HEADER_BYTES = 32_000
-FIRST_REQUEST_WITHIN_S = 20.0
 CLOSE_WITHIN_S = 2
 HOST = "127.0.0.1"
 
@@ -54,21 +53,24 @@ class PageAddress(msgspec.Struct, frozen=True):
         )
 
 
-class _Connection(H11Protocol):
-    """A connection that the application can cut, and that ends when no request comes."""
+def _connections(first_request_s: float) -> type[H11Protocol]:
+    """Return connections that the application can cut, and that end when no request comes."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "transport": transport}
-        self._first = self.loop.call_later(FIRST_REQUEST_WITHIN_S, self._end_silent)
+    class Connection(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.app_state = {**self.app_state, "transport": transport}
+            self._first = self.loop.call_later(first_request_s, self._end_silent)
 
-    def _end_silent(self) -> None:
-        if not self.scope:  # until the first request there is none
-            self.transport.abort()
+        def _end_silent(self) -> None:
+            if not self.scope:  # until the first request there is none
+                self.transport.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._first.cancel()
-        super().connection_lost(exc)
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._first.cancel()
+            super().connection_lost(exc)
+
+    return Connection
 
 
 class _Server(Server):
@@ -141,16 +143,16 @@ async def serve_page(
     listener: socket.socket,
     warn: Callable[[str], None],
     *,
-    limits: StreamLimits | None = None,
+    limits: PageLimits | None = None,
     log: EventLog | None = None,
 ) -> AsyncGenerator[PageAddress]:
     """Serve a session until the block is left. `warn` takes sentences for the user."""
-    log = log or EventLog()
+    log, limits = log or EventLog(), limits or PageLimits()
     feed = SessionFeed(session, log)
     token = secrets.token_urlsafe(32)
-    stream = PageEvents(log, warn, limits or StreamLimits())
-    app = build_app(SessionRequests(session), feed.snapshot, stream, token=token)
-    server = _Server(_config(app))
+    stream = PageEvents(log, warn, limits)
+    app = build_app(SessionRequests(session), feed.snapshot, stream, token=token, body_s=limits.body_s)
+    server = _Server(_config(app, _connections(limits.first_request_s)))
     feeding = asyncio.create_task(feed.run())
     feeding.add_done_callback(lambda task: _report_crash(task, warn))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -176,10 +178,10 @@ def _report_crash(feeding: asyncio.Task[None], warn: Callable[[str], None]) -> N
         warn(f"the page gets no more events: {type(error).__name__} (this is a bug; the log has more)")
 
 
-def _config(app: Any) -> Config:
+def _config(app: Any, connections: type[H11Protocol]) -> Config:
     return Config(
         app,
-        http=_Connection,
+        http=connections,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from buddy.agent.events import Notice, TextDelta
-from buddy.headless.serve.event_stream import MAX_READERS, StreamLimits
+from buddy.headless.serve.event_stream import MAX_READERS, PageLimits
 from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
 from buddy.tools.ask_user import Option, Question
 from tests.support.page_client import EventStreamReader, Page, serving
@@ -84,7 +84,7 @@ async def test_an_id_of_another_run_or_too_old_a_one_is_reset(tmp_path: Path) ->
 
 
 async def test_a_quiet_stream_has_heartbeats_and_the_end_is_said(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits=StreamLimits(heartbeat_s=0.01)) as page, page.events() as reader:
+    async with serving(tmp_path, limits=PageLimits(heartbeat_s=0.01)) as page, page.events() as reader:
         while len(reader.comments) < 4:
             assert await reader.read()
         page.session.board.hub  # noqa: B018 - the session is still open
@@ -258,7 +258,7 @@ async def test_one_reader_too_many_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_stops_reading_is_cut_off_and_holds_up_nothing(tmp_path: Path) -> None:
-    limits = StreamLimits(stalled_s=0.5)
+    limits = PageLimits(stalled_s=0.5)
     async with serving(tmp_path, limits=limits, max_bytes=1_000_000) as page:
         hub = page.session.board.hub
         async with page.events() as stopped, page.events() as healthy:
