@@ -138,8 +138,9 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
                 state + (", picked" if task.task_id in picked else ""),
                 words.seconds(figures.worked_s),
                 words.tokens(figures.tokens),
-                words.cost(figures.cost_usd, known=figures.cost_known),
-                describe_files(figures),
+                words.cost(figures.cost_usd, known=figures.cost_known) if figures.tokens else "",
+                # The heading says "files", and 80 columns have no room for the word in each row.
+                re.sub(r" files?\b", "", describe_files(figures)),
                 describe_tests(figures.tests) or "none ran",
             )
         )

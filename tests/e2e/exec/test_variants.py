@@ -160,3 +160,25 @@ async def test_what_can_not_be_is_said_before_anything_is_asked(tmp_path: Path) 
         none = await program.run("exec", "--variants", "2", "x")
         assert (none.code, "a worktree needs a git repository" in none.err) == (4, True)
         assert server.requests == []
+
+
+async def test_a_rule_about_reading_a_file_holds_for_the_trees_of_other_variants(tmp_path: Path) -> None:
+    def reads(asked: Asked) -> Reply:
+        if asked.turns[-1][0] == "user":
+            return reply(
+                call("retrieve_variant", number=1, what="file", path="private/plan.txt"),
+                call("retrieve_variant", number=1, what="file", path="main.py"),
+            )
+        return reply("done")
+
+    async with FakeLLM(reads) as server:
+        program = Program(tmp_path, server.url)
+        (program.repo / "private").mkdir()
+        (program.repo / "private/plan.txt").write_text("the plan\n")
+        program.files(main__py="print(1)\n")
+        rules = json.dumps({"permissions": {"deny": ["Read(private/**)"]}})
+        ran = await program.run("exec", "--variants", "2", "--settings", rules, "look")
+        assert ran.code == 0, ran.err
+        results = [text for role, text in server.requests[-1].turns if role == "tool"]
+        assert "the plan" not in results[0]
+        assert "print(1)" in results[1]
