@@ -141,13 +141,18 @@ def plugin_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
 
 def hook_files(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
     """Return the files hooks may stand in: the person's, plug-ins', the project's."""
-    home, root = places.home, places.root
+    home, root, workspace = places.home, places.root, (places.root, places.cwd)
     mine = (os.path.join(home, ".claude/settings.json"), os.path.join(places.config, "hooks.json"))
     return (
-        *(HooksFile(path, _label(places, path), "user", confined=False) for path in mine),
-        *plugin_hooks(places),
         *(
-            HooksFile(os.path.join(root, name), name, "project", confined=True)
+            HooksFile(path, _label(places, path), "user", confined=False, workspace=workspace)
+            for path in mine
+        ),
+        *(msgspec.structs.replace(file, workspace=workspace) for file in plugin_hooks(places)),
+        *(
+            HooksFile(
+                os.path.join(root, name), name, "project", confined=True, folder=root, workspace=workspace
+            )
             for name in (".claude/settings.json", ".claude/settings.local.json", ".buddyx/hooks.json")
         ),
     )
@@ -163,6 +168,7 @@ def plugin_hooks(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
             confined=True,
             environment={"CLAUDE_PLUGIN_ROOT": plugin.path},
             accepted=frozenset(plugin.hooks),
+            folder=plugin.path,
         )
         for plugin in places.plugins
     )

@@ -4,6 +4,7 @@ can't mislead."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
@@ -136,6 +137,20 @@ def open_regular(path: str) -> int:
 def read_regular(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     """Return the first `max_bytes` of a regular file. Raises as `open_regular` does."""
     return _read(open_regular(path), max_bytes)
+
+
+def hash_regular(path: str, max_bytes: int) -> str:
+    """Return the SHA-256 of a regular file as hex. Raises `ToolError` for one over `max_bytes` (a digest of
+    its beginning would not change with its end); else raises as `open_regular` does."""
+    found = hashlib.sha256()
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        left = max_bytes
+        while piece := file.read(1 << 20):
+            left -= len(piece)
+            if left < 0:
+                raise ToolError(f"{visible(path)} is over {max_bytes:,} bytes")
+            found.update(piece)
+    return found.hexdigest()
 
 
 def read_beneath(directory: str | int, relative: str, max_bytes: int = MAX_READ_BYTES) -> bytes:

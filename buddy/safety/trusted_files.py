@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import is_beneath, read_beneath, read_regular, walk_tree
+from buddy.safety.hook_scripts import hook_scripts, project_variables
+from buddy.safety.paths import MAX_READ_BYTES, is_beneath, read_beneath, read_regular, walk_tree
 
 MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
@@ -60,9 +62,13 @@ def _all_things(root: str) -> Iterator[tuple[str, str]]:
             yield folder, TEXT_THING
 
 
-def hook_digest(event: str, matcher: str, fields: Mapping[str, Any]) -> str:
-    """Return what identifies a hook: its event, its matcher and everything that says what it does."""
-    return hashlib.sha256(msgspec.json.encode([event, matcher, dict(fields)], order="sorted")).hexdigest()
+def hook_digest(
+    event: str, matcher: str, fields: Mapping[str, Any], scripts: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return what identifies a hook: its event, its matcher, everything that says what it does, and the
+    digests of the scripts it names."""
+    identity = [event, matcher, dict(fields), *([dict(scripts)] if scripts else [])]
+    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()
 
 
 def _hooks(root: str, file: str) -> Iterator[tuple[str, str]]:
@@ -79,6 +85,18 @@ def _hooks(root: str, file: str) -> Iterator[tuple[str, str]]:
         for at, group in enumerate(cast(list[object], groups) if isinstance(groups, list) else [groups], 1):
             shown = msgspec.json.format(msgspec.json.encode(group), indent=1).decode()
             yield f"{file} hooks/{event}/{at}", shown
+            for command in _commands(group):
+                for path in hook_scripts(command, (root,), project_variables(root)):
+                    name = os.path.relpath(path, os.path.realpath(root))
+                    yield name, _text(root, name)
+
+
+def _commands(group: object) -> Iterator[str]:
+    handlers: object = cast(dict[str, Any], group).get("hooks") if isinstance(group, dict) else None
+    for entry in cast(list[object], handlers) if isinstance(handlers, list) else ():
+        command: object = cast(dict[str, Any], entry).get("command") if isinstance(entry, dict) else None
+        if isinstance(command, str):
+            yield command[:MAX_THING_BYTES]
 
 
 def _spellings(root: str) -> list[str]:
@@ -108,7 +126,7 @@ def _text(root: str, name: str) -> str:
     try:
         if os.path.islink(path):
             return _behind(root, path)
-        return _display(read_beneath(root, name))
+        return _display(_whole(read_beneath(root, name, MAX_READ_BYTES + 1)))
     except (OSError, ToolError) as error:
         return f"(cannot be read: {error})"
 
@@ -120,10 +138,17 @@ def _behind(root: str, path: str) -> str:
     real = os.path.realpath(path)
     if not os.path.isfile(real):
         return said
-    data = read_regular(real)
+    data = _whole(read_regular(real, MAX_READ_BYTES + 1))
     if not is_beneath(real, os.path.realpath(root)):
         return f"{said}\n({len(data)} bytes outside this folder, SHA-256 {hashlib.sha256(data).hexdigest()})"
     return f"{said}\n{_display(data)}"
+
+
+def _whole(data: bytes) -> bytes:
+    """Return what was read of a file; of one that goes on, something that no later look will find again."""
+    return (
+        data if len(data) <= MAX_READ_BYTES else b"(too long to be trusted) " + os.urandom(8).hex().encode()
+    )
 
 
 def _display(data: bytes) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from buddy.safety.paths import locate
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import hash_regular, locate
 from buddy.safety.policy.approval_text import coverage
 from buddy.safety.policy.decide import ASK, MODES, Grant, Mode, Verdict, judge
 from buddy.safety.policy.facts import Facts
 from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
 from buddy.safety.policy.rules_loading import as_table, rules_of_tables
+from buddy.safety.shell.scripts import MAX_SCRIPT_BYTES
 from tests.support.shell_project import ShellProject, shell_facts, shell_project
 
 
@@ -298,3 +300,22 @@ def test_RU_H9_tests_are_remembered_with_their_command_and_folder(project: Shell
     saved = rules_of_tables([as_table(rule) for rule in rules], "saved", "s").rules
     assert decide(run("pytest", "-rfE"), *saved).decision == "allow"
     assert decide(run("pytest", "-rfE"), Rule("run_tests", "allow", "user")).decision == "allow"
+
+
+@pytest.mark.parametrize("size", [5_000_000, 60_000_000])
+def test_the_end_of_a_long_script_counts_too(tmp_path: Path, size: int) -> None:
+    script = tmp_path / "long.sh"
+    script.write_bytes(b"#" * size)
+    before = hash_regular(str(script), MAX_SCRIPT_BYTES)
+    with script.open("ab") as file:
+        file.write(b"\ntouch OWNED\n")
+    assert hash_regular(str(script), MAX_SCRIPT_BYTES) != before
+
+
+def test_a_script_over_the_limit_has_no_digest(tmp_path: Path) -> None:
+    script = tmp_path / "long.sh"
+    with script.open("wb") as file:
+        file.truncate(MAX_SCRIPT_BYTES + 1)
+    with pytest.raises(ToolError, match="over"):
+        hash_regular(str(script), MAX_SCRIPT_BYTES)
+    assert len(hash_regular(str(script), MAX_SCRIPT_BYTES + 1)) == 64

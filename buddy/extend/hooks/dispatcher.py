@@ -25,7 +25,9 @@ from buddy.extend.hooks.protocol import (
     verdict_of_fields,
     verdict_without_answer,
 )
+from buddy.safety.hook_scripts import hook_scripts, project_variables
 from buddy.safety.paths import Boundary
+from buddy.safety.sanitise import visible
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
@@ -53,6 +55,10 @@ class CommandRunner(msgspec.Struct, frozen=True):
         """Run a command hook. Raises `CancelledError` alone."""
         import tempfile  # here: 3 ms that only a hook needs
 
+        changed = await asyncio.to_thread(_changed_script, handler, point.boundary)
+        if changed:
+            why = f"{changed} is not as it was when this hook was accepted; /trust or a new start accepts it"
+            return verdict_without_answer(hook, why)
         try:
             confinement = await self._confinement(handler, point.boundary)
             with tempfile.TemporaryFile() as stdin:
@@ -92,8 +98,16 @@ class CommandRunner(msgspec.Struct, frozen=True):
 
 def _environment(handler: CommandHook, boundary: Boundary) -> dict[str, str]:
     root = boundary.main or boundary.root
-    given = {"CLAUDE_PROJECT_DIR": root, "BUDDY_PROJECT_DIR": root}
-    return {**given, **handler.environment, "PWD": os.path.abspath(boundary.cwd)}
+    return {**project_variables(root), **handler.environment, "PWD": os.path.abspath(boundary.cwd)}
+
+
+def _changed_script(handler: CommandHook, boundary: Boundary) -> str:
+    """Return a script the command names now whose content was not there when it was accepted, "" for none."""
+    folders = (boundary.cwd, boundary.root, *handler.folders)
+    named = hook_scripts(handler.command, folders, _environment(handler, boundary))
+    changed = (path for path, content in named.items() if not content or content not in handler.scripts)
+    path = next(changed, "")
+    return visible(os.path.relpath(path, boundary.root)) if path else ""
 
 
 MAX_HOOKS = 100

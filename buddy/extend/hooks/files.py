@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -21,6 +22,7 @@ from buddy.extend.hooks.protocol import (
     HookEvent,
     HookScope,
 )
+from buddy.safety.hook_scripts import hook_scripts, project_variables
 from buddy.safety.trusted_files import hook_digest
 
 MAX_MATCHER_CHARS = 500
@@ -96,7 +98,8 @@ class HookDefinition(msgspec.Struct, frozen=True):
 
 class HooksFile(msgspec.Struct, frozen=True):
     """File of hooks, and the rights they get: `confined` ones run in the sandbox,
-    `accepted` are the digests of a plug-in's hooks as the person added them."""
+    `accepted` are the digests of a plug-in's hooks as the person added them. Scripts beneath `folder` are a
+    part of its hooks' digests; those beneath `workspace` may not change while a session runs."""
 
     path: str
     label: str
@@ -104,6 +107,8 @@ class HooksFile(msgspec.Struct, frozen=True):
     confined: bool
     environment: Mapping[str, str] = {}
     accepted: frozenset[str] = frozenset()
+    folder: str = ""
+    workspace: tuple[str, ...] = ()
 
 
 def read_definitions(file: HooksFile, data: bytes) -> tuple[tuple[HookDefinition, ...], bool]:
@@ -162,7 +167,13 @@ def _definition(file: HooksFile, event: HookEvent, matcher: str, fields: Mapping
     label = f"{event} {matcher}".strip()
     command, timeout = fields.get("command"), fields.get("timeout")
     kind = fields.get("type", "command")
-    digest = hook_digest(event, matcher, fields)
+    variables = {**project_variables(file.workspace[0] if file.workspace else ""), **file.environment}
+    scripts: dict[str, str] = {}
+    if file.folder and isinstance(command, str):
+        named = hook_scripts(command[:MAX_COMMAND_CHARS], (file.folder,), variables)
+        top = os.path.realpath(file.folder)
+        scripts = {os.path.relpath(path, top): content for path, content in named.items()}
+    digest = hook_digest(event, matcher, fields, scripts)
     if kind != "command":
         why = f'hooks of type {str(kind)[:40]!r} are not supported; expected "command"'
         return HookDefinition(label, file.label, digest, problem=why)
@@ -175,6 +186,13 @@ def _definition(file: HooksFile, event: HookEvent, matcher: str, fields: Mapping
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     usual = SESSION_END_TIMEOUT_S if event == "SessionEnd" else DEFAULT_TIMEOUT_S
     seconds = min(float(cast(float, timeout)), LONGEST_TIMEOUT_S) if is_number else usual
-    handler = CommandHook(command, file.environment, confined=file.confined)
+    folders = (*([file.folder] if file.folder else []), *file.workspace)
+    handler = CommandHook(
+        command,
+        file.environment,
+        confined=file.confined,
+        folders=folders,
+        scripts=frozenset(hook_scripts(command, folders, variables).values()),
+    )
     hook = Hook(event, handler, matcher, seconds, file.scope, file.label)
     return HookDefinition(label, file.label, digest, hook)

@@ -45,11 +45,14 @@ Callback = Callable[[Mapping[str, Any], str], Awaitable[Mapping[str, Any]]]
 
 class CommandHook(msgspec.Struct, frozen=True):
     """A shell command. `environment` is added to that of other child processes; `confined`: it runs in the
-    sandbox, where there is one."""
+    sandbox, where there is one. `scripts` are digests of the files in `folders` and the workspace that it
+    named when it was accepted: it does not run others."""
 
     command: str
     environment: Mapping[str, str] = {}
     confined: bool = True
+    folders: tuple[str, ...] = ()
+    scripts: frozenset[str] = frozenset()
 
 
 class CallbackHook(msgspec.Struct, frozen=True):

@@ -10,9 +10,9 @@ import msgspec
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.mcp.definitions import VARIABLE, ServerDefinition
-from buddy.safety.paths import is_beneath, read_regular
+from buddy.safety.paths import hash_regular, is_beneath
 
-MAX_SCRIPT_BYTES = 5_000_000
+MAX_SCRIPT_BYTES = 1_000_000_000
 _BETWEEN_WORDS = pattern(r"""[\s=:,;'"]+""")
 
 
@@ -50,6 +50,6 @@ def _put_defaults(text: str) -> str:
 
 def _script_digest(path: str) -> bytes:
     try:
-        return hashlib.sha256(read_regular(path, MAX_SCRIPT_BYTES)).digest()
+        return bytes.fromhex(hash_regular(path, MAX_SCRIPT_BYTES))
     except (OSError, ToolError) as error:
         return str(error).encode()

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import Boundary, is_beneath, read_regular
+from buddy.safety.paths import Boundary, hash_regular, is_beneath
 from buddy.safety.shell.programs.names import words
 from buddy.safety.shell.result import UNRESOLVED, Analysis, Subcommand
 
-MAX_SCRIPT_BYTES = 4_000_000
+MAX_SCRIPT_BYTES = 64_000_000
 RUNNERS = pattern(
     r"(?:ba|da|z|k|mk|fi|a)?sh|python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun|ruby|perl|php|lua|luajit"
     r"|Rscript|julia|tclsh|wish|expect|osascript|pwsh|swift|groovy|scala|kotlin|elixir|escript|ocaml|ipython3?"
@@ -163,6 +163,6 @@ def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
 
 def _digest(path: str) -> str:
     try:
-        return hashlib.sha256(read_regular(path, MAX_SCRIPT_BYTES)).hexdigest()
+        return hash_regular(path, MAX_SCRIPT_BYTES)
     except (OSError, ToolError):
         return ""
