@@ -59,4 +59,5 @@ def _lines(contents: PluginContents) -> list[str]:
         lines.append(f"  hook {one_line(hook.label, 60)}: {one_line(title, 200)}")
     if any(hook.hook is not None for hook in contents.hooks):
         lines.append("  its hooks run in the sandbox; after a change they wait until you add it again")
+    lines += [f"  {one_line(problem, 300)}" for problem in contents.problems]
     return lines or ["  it brings nothing that buddy uses"]

@@ -219,7 +219,15 @@ def read_body(definition: ExtensionFile) -> FrontMatter:
 
 
 def _files(folder: SearchFolder) -> Iterator[tuple[str, str]]:
+    stem, ending = os.path.splitext(os.path.basename(folder.path))
+    if folder.kind != "skill" and ending in folder.endings and os.path.isfile(folder.path):
+        yield stem, folder.path
+        return
     if folder.kind == "skill":
+        own = os.path.join(folder.path, "SKILL.md")
+        if os.path.lexists(own):
+            yield os.path.basename(folder.path), own
+            return
         for entry in _entries(folder.path):
             path = os.path.join(entry.path, "SKILL.md")
             if os.path.lexists(path):

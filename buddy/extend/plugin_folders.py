@@ -18,8 +18,15 @@ from buddy.agent.tool import ToolError
 from buddy.extend.definitions import definitions_in
 from buddy.extend.hooks.files import HookDefinition, read_definitions
 from buddy.extend.mcp.digests import definition_digest
-from buddy.extend.mcp.sources import read_plugin_servers
-from buddy.extend.search_folders import ExtensionPlaces, PluginFolder, plugin_folders, plugin_hooks
+from buddy.extend.mcp.sources import plugin_server_name, read_plugin_servers
+from buddy.extend.search_folders import (
+    HOOKS_FILE,
+    PLUGIN_FOLDERS,
+    ExtensionPlaces,
+    PluginFolder,
+    plugin_folders,
+    plugin_hooks,
+)
 from buddy.safety.paths import is_beneath, make_private_folders, read_beneath, replace_file
 from buddy.safety.sanitise import clean, one_line
 from buddy.workspace.processes.launch import trusted_program
@@ -39,13 +46,15 @@ class PluginError(Exception):
 
 
 class PluginContents(msgspec.Struct, frozen=True):
-    """The things a plug-in brings, for the person to read: names by kind, hooks one by one."""
+    """The things a plug-in brings, for the person to read: names by kind, hooks one by one, and a sentence
+    for each part that cannot be used."""
 
     skills: tuple[str, ...]
     commands: tuple[str, ...]
     agents: tuple[str, ...]
     hooks: tuple[HookDefinition, ...]
     servers: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
 
 class PluginStore:
@@ -150,10 +159,48 @@ def plugin_of_folder(path: str) -> PluginFolder:
 
 
 def _with_hooks(plugin: PluginFolder) -> tuple[PluginFolder, PluginContents]:
+    more, problems = _paths_of_manifest(plugin.path)
+    plugin = msgspec.structs.replace(plugin, more=more)
     contents = contents_of(plugin)
     digests = tuple(one.digest for one in contents.hooks if one.hook is not None)
     servers = tuple(definition_digest(one, plugin.path) for one in read_plugin_servers(plugin)[0])
+    contents = msgspec.structs.replace(contents, problems=(*problems, *contents.problems))
     return msgspec.structs.replace(plugin, hooks=digests, servers=servers), contents
+
+
+def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return the paths that a manifest names beside the usual ones, by part, and a sentence for each that
+    cannot be used. A part that stands in the manifest itself is named by the manifest's own path."""
+    manifest = _json(folder, MANIFEST)
+    paths: dict[str, tuple[str, ...]] = {}
+    problems: list[str] = []
+    usual = {name: name for _kind, name in PLUGIN_FOLDERS} | {"hooks": HOOKS_FILE, "mcpServers": MCP_FILE}
+    for part, place in usual.items():
+        value = manifest.get(part)
+        entries = cast(list[object], value) if isinstance(value, list) else [value]
+        for entry in entries if value is not None else []:
+            if isinstance(entry, dict) and part in ("hooks", "mcpServers") and not isinstance(value, list):
+                paths[part] = (MANIFEST,)
+                continue
+            path = os.path.normpath(entry) if isinstance(entry, str) and entry.strip() else ""
+            if path == place or path.startswith(f"{place}/"):
+                continue  # it is looked into anyway
+            if problem := _problem_of_path(folder, path, entry):
+                problems.append(f"{part} of {MANIFEST}: {problem}")
+            elif path not in paths.get(part, ()):
+                paths[part] = (*paths.get(part, ()), path)
+    return paths, tuple(problems)
+
+
+def _problem_of_path(folder: str, path: str, entry: object) -> str:
+    if not path:
+        return f"expected a path or a list of paths, found {one_line(clean(json.dumps(entry)), 80)}; left out"
+    shown = one_line(clean(path), 80)
+    if os.path.isabs(path) or not is_beneath(os.path.realpath(os.path.join(folder, path)), folder):
+        return f"{shown} leads out of the plug-in; left out"
+    if not os.path.lexists(os.path.join(folder, path)):
+        return f"there is no {shown}; left out"
+    return ""
 
 
 def contents_of(plugin: PluginFolder) -> PluginContents:
@@ -169,17 +216,16 @@ def contents_of(plugin: PluginFolder) -> PluginContents:
         except (OSError, ToolError):
             continue
         hooks += read_definitions(file, data)[0]
+    servers, problems = read_plugin_servers(plugin)
+    prefix = plugin_server_name(plugin, "")
     return PluginContents(
-        tuple(names["skill"]), tuple(names["command"]), tuple(names["agent"]), hooks, _servers(plugin.path)
+        tuple(names["skill"]),
+        tuple(names["command"]),
+        tuple(names["agent"]),
+        hooks,
+        tuple(one.name.removeprefix(prefix) for one in servers),
+        tuple(clean(problem) for problem in problems),
     )
-
-
-def _servers(folder: str) -> tuple[str, ...]:
-    table = _json(folder, MCP_FILE)
-    servers = table.get("mcpServers", table)
-    if not isinstance(servers, dict):
-        return ()
-    return tuple(one_line(clean(str(name)), 80) for name in cast(dict[object, object], servers))
 
 
 def _name_of(folder: str, fallback: str) -> str:

@@ -31,14 +31,15 @@ class SearchFolder(msgspec.Struct, frozen=True):
 
 
 class PluginFolder(msgspec.Struct, frozen=True):
-    """A plug-in the person added: its name, its folder, where it came from, and the digests of its hooks and
-    MCP servers as they were then."""
+    """A plug-in the person added: its name, its folder, where it came from, the digests of its hooks and MCP
+    servers as they were then, and the further paths its manifest named, relative to the folder, by part."""
 
     name: str
     path: str
     source: str = ""
     hooks: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    more: dict[str, tuple[str, ...]] = {}
 
 
 class ExtensionPlaces(msgspec.Struct, frozen=True):
@@ -115,11 +116,14 @@ def _agents(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
     )
 
 
-_PLUGIN_FOLDERS: tuple[tuple[Kind, str], ...] = (
+PLUGIN_FOLDERS: tuple[tuple[Kind, str], ...] = (
     ("skill", "skills"),
     ("command", "commands"),
     ("agent", "agents"),
 )
+
+
+HOOKS_FILE = "hooks/hooks.json"
 
 
 def plugin_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
@@ -135,7 +139,8 @@ def plugin_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
             deep=kind == "command",
         )
         for plugin in places.plugins
-        for kind, folder in _PLUGIN_FOLDERS
+        for kind, usual in PLUGIN_FOLDERS
+        for folder in (usual, *plugin.more.get(usual, ()))
     )
 
 
@@ -162,7 +167,7 @@ def plugin_hooks(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
     """Return the hooks files of plug-ins. They are other people's, so they run in the sandbox."""
     return tuple(
         HooksFile(
-            os.path.join(plugin.path, "hooks/hooks.json"),
+            os.path.join(plugin.path, name),
             f"plug-in {plugin.name}",
             "plug-in",
             confined=True,
@@ -171,4 +176,5 @@ def plugin_hooks(places: ExtensionPlaces) -> tuple[HooksFile, ...]:
             folder=plugin.path,
         )
         for plugin in places.plugins
+        for name in (HOOKS_FILE, *plugin.more.get("hooks", ()))
     )

@@ -44,7 +44,7 @@ class Sources(msgspec.Struct, frozen=True):
         if self.given or (self.settings and not self.strict):
             return True
         files = [os.path.join(self.root, PROJECT_FILE), os.path.join(self.config_folder, USER_FILE)]
-        files += [os.path.join(plugin.path, PROJECT_FILE) for plugin in self.plugins]
+        files += [os.path.join(plugin.path, name) for plugin in self.plugins for name in server_files(plugin)]
         return not self.strict and any(map(os.path.lexists, files))
 
 
@@ -87,20 +87,34 @@ def find_servers(sources: Sources) -> FoundServers:
     return FoundServers(servers, hidden, tuple(problems), accepted)
 
 
+def server_files(plugin: PluginFolder) -> tuple[str, ...]:
+    """Return the files of a plug-in that may define servers, relative to its folder; its manifest is one of
+    them where it does so itself."""
+    return (PROJECT_FILE, *plugin.more.get(SERVERS_KEYS[0], ()))
+
+
 def read_plugin_servers(plugin: PluginFolder) -> tuple[tuple[ServerDefinition, ...], tuple[str, ...]]:
     """Return the servers of a plug-in, with its name before theirs and its folder filled in, and a sentence
     for each that cannot be used."""
     problems: list[str] = []
-    path = os.path.join(plugin.path, PROJECT_FILE)
-    table = _read(path, problems, required=False, bare=True)
-    named = (
-        {f"plugin_{plugin.name}_{name}": entry for name, entry in cast("dict[Any, Any]", table).items()}
-        if isinstance(table, dict)
-        else table
-    )
-    servers, wrong = read_servers(_with_folder(named, plugin.path), "plugin", path)
-    placed = tuple(msgspec.structs.replace(one, folder=plugin.path) for one in servers)
-    return placed, (*problems, *wrong)
+    found: list[ServerDefinition] = []
+    for name in server_files(plugin):
+        path = os.path.join(plugin.path, name)
+        table = _read(path, problems, required=False, bare=True)
+        named = (
+            {plugin_server_name(plugin, key): entry for key, entry in cast("dict[Any, Any]", table).items()}
+            if isinstance(table, dict)
+            else table
+        )
+        servers, wrong = read_servers(_with_folder(named, plugin.path), "plugin", path)
+        found += (msgspec.structs.replace(one, folder=plugin.path) for one in servers)
+        problems += wrong
+    return _first_of_each_name(found)[0], tuple(problems)
+
+
+def plugin_server_name(plugin: PluginFolder, name: object) -> str:
+    """Return the name that a server of a plug-in has in a session."""
+    return f"plugin_{plugin.name}_{name}"
 
 
 def _with_folder(node: object, folder: str) -> object:

@@ -10,6 +10,8 @@ import pytest
 
 from buddy.extend.catalogue import CHANGED_PLUGIN, ExtensionCatalogue
 from buddy.extend.hooks.protocol import Hook
+from buddy.extend.mcp.digests import definition_digest
+from buddy.extend.mcp.sources import Sources, find_servers
 from buddy.extend.plugin_folders import PluginError, PluginStore
 from buddy.extend.search_folders import ExtensionPlaces
 
@@ -132,3 +134,110 @@ def test_a_link_out_of_a_plug_in_is_not_read(tmp_path: Path, plugin: Path) -> No
     catalogue = catalogue_of(store, tmp_path, hooks)
     assert catalogue.invocable("demo:leak") is None
     assert hooks == []
+
+
+MANIFEST_PARTS = {
+    "name": "demo",
+    "commands": ["./extra/go.md", "./more"],
+    "agents": "./team/critic.md",
+    "skills": ["./skills/", "./lore", "./own"],
+    "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "check"}]}]},
+    "mcpServers": {"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db"}},
+}
+
+
+@pytest.fixture
+def scattered(tmp_path: Path) -> Path:
+    """A plug-in whose parts lie where its manifest says."""
+    folder = tmp_path / "scattered"
+    write(folder / ".claude-plugin/plugin.json", json.dumps(MANIFEST_PARTS))
+    write(folder / "commands/usual.md", "usual")
+    write(folder / "extra/go.md", "go")
+    write(folder / "extra/unnamed.md", "no")
+    write(folder / "more/deep/one.md", "one")
+    write(folder / "team/critic.md", "---\nname: critic\n---\nYou are a critic.")
+    write(folder / "lore/notes/SKILL.md", "---\nname: notes\ndescription: d\n---\nx")
+    write(folder / "own/SKILL.md", "---\nname: own\ndescription: d\n---\nx")
+    write(folder / ".mcp.json", '{"mcpServers": {"files": {"command": "x"}}}')
+    return folder
+
+
+def test_a_manifest_names_further_places(tmp_path: Path, scattered: Path) -> None:
+    store = PluginStore(str(tmp_path / "data"))
+    added, contents = store.add("scattered", cwd=str(tmp_path))
+    assert contents.problems == ()
+    assert set(contents.commands) == {"demo:usual", "demo:go", "demo:deep:one"}
+    assert contents.agents == ("demo:critic",)
+    assert set(contents.skills) == {"demo:notes", "demo:own"}
+    assert contents.servers == ("files", "db")
+    assert [hook.hook.handler.command for hook in contents.hooks if hook.hook is not None] == ["check"]
+    hooks: list[Hook] = []
+    catalogue = catalogue_of(store, tmp_path, hooks)
+    assert catalogue.invocable("demo:go") is not None
+    assert catalogue.invocable("demo:unnamed") is None
+    assert catalogue.find("skill", "demo:own") is not None
+    assert len(hooks) == 1
+    assert [one.state for one in catalogue.definitions] == ["active"] * 6
+
+    found = find_servers(Sources(str(tmp_path), str(tmp_path / "none"), plugins=(added,)))
+    assert {one.name: one.command for one in found.servers} == {
+        "plugin_demo_files": "x",
+        "plugin_demo_db": f"{scattered}/db",
+    }
+    assert {definition_digest(one, str(tmp_path)) for one in found.servers} == found.accepted
+
+    manifest = {**MANIFEST_PARTS, "mcpServers": {"db": {"command": "evil"}}, "hooks": {}}
+    write(scattered / ".claude-plugin/plugin.json", json.dumps(manifest))
+    changed = find_servers(Sources(str(tmp_path), str(tmp_path / "none"), plugins=store.all()))
+    evil = next(one for one in changed.servers if one.name == "plugin_demo_db")
+    assert definition_digest(evil, str(tmp_path)) not in changed.accepted
+    assert catalogue.refresh()
+    assert hooks == []
+
+
+def test_servers_of_a_manifest_alone_are_looked_for(tmp_path: Path) -> None:
+    write(
+        tmp_path / "one/.claude-plugin/plugin.json",
+        '{"name": "one", "mcpServers": "./config/servers.json"}',
+    )
+    write(tmp_path / "one/config/servers.json", '{"db": {"url": "https://db.example/mcp"}}')
+    store = PluginStore(str(tmp_path / "data"))
+    added, contents = store.add("one", cwd=str(tmp_path))
+    assert contents.servers == ("db",)
+    sources = Sources(str(tmp_path), str(tmp_path / "none"), plugins=(added,))
+    assert sources.is_any()
+    assert [one.url for one in find_servers(sources).servers] == ["https://db.example/mcp"]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("commands", "../elsewhere", "../elsewhere leads out of the plug-in"),
+        ("commands", "/etc", "/etc leads out of the plug-in"),
+        ("skills", ["./link"], "link leads out of the plug-in"),
+        ("agents", ["./gone.md"], "there is no gone.md"),
+        ("agents", 5, "expected a path or a list of paths, found 5"),
+        ("commands", {"about": {"source": "./README.md"}}, "expected a path or a list of paths, found"),
+        ("commands", ["", None], "expected a path or a list of paths, found"),
+        ("hooks", "./../../hooks.json", "../../hooks.json leads out of the plug-in"),
+        ("hooks", [{"PreToolUse": []}], "expected a path or a list of paths, found"),
+        ("mcpServers", "./\x1b]0;owned\x07x.json", "there is no x.json"),
+        ("mcpServers", {"bad": {"type": "carrier-pigeon"}}, "type is one of stdio, http, sse"),
+        ("mcpServers", {"bad name!": {"command": "x"}}, "expected a name"),
+        ("mcpServers", {"bad": "text"}, "expected an object with command or url"),
+    ],
+)
+def test_a_part_that_cannot_be_used_is_told_and_the_rest_loads(
+    tmp_path: Path, part: str, value: object, said: str
+) -> None:
+    folder = tmp_path / "demo"
+    write(folder / ".claude-plugin/plugin.json", json.dumps({"name": "demo", part: value}))
+    write(folder / "commands/go.md", "go")
+    write(tmp_path / "elsewhere/secret.md", "secret")
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    _added, contents = PluginStore(str(tmp_path / "data")).add("demo", cwd=str(tmp_path))
+    assert contents.commands == ("demo:go",)
+    assert contents.problems
+    assert said in contents.problems[0]
+    assert "\x1b" not in "".join(contents.problems)
+    assert (contents.skills, contents.agents, contents.servers) == ((), (), ())
