@@ -186,6 +186,7 @@ class ExtensionFile(msgspec.Struct, frozen=True):
     background: bool | None = None
     worktree: bool = False
     skills: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     body: str = ""
     """The text of a definition that stands in no file."""
 
@@ -315,12 +316,38 @@ def _definition(folder: SearchFolder, name: str, path: str) -> ExtensionFile:
         return msgspec.structs.replace(found, state="malformed", reason=one_line(clean(str(error)), 300))
     found = _with_fields(found, front.fields)
     problems = [front.warning, _oddity(found, front.fields) if folder.kind == "skill" else ""]
+    if folder.kind == "agent":
+        servers, problem = _servers(front.fields)
+        found = msgspec.structs.replace(found, servers=servers)
+        problems.append(problem)
     found = msgspec.structs.replace(found, warning="; ".join(filter(None, problems)))
     if not front.body:
         return msgspec.structs.replace(found, state="malformed", reason="it has no text")
     if not found.description and folder.kind != "skill":
         return msgspec.structs.replace(found, description=_first_line(front.body))
     return found
+
+
+def _servers(fields: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Return the MCP servers that a subagent file names, and what it says of others. One that it defines
+    itself counts by its name only: nobody was asked about that definition."""
+    value = fields.get("mcpServers", fields.get("mcp_servers", fields.get("mcp-servers")))
+    entries = cast(list[object], value) if isinstance(value, list) else [value]
+    names: dict[str, None] = {}
+    inline: dict[str, None] = {}
+    for entry in entries:
+        if isinstance(entry, dict):
+            table = cast(dict[object, object], entry)
+            names.update(dict.fromkeys(map(str, table)))
+            inline.update(dict.fromkeys(str(name) for name, what in table.items() if isinstance(what, dict)))
+        elif entry is not None:
+            names.update(dict.fromkeys(_words(str(entry))))
+    shown = one_line(clean(", ".join(inline)), 120)
+    return tuple(names), (
+        f"its definition of the MCP server {shown} is not used: put it into .mcp.json, or buddy mcp add"
+        if inline
+        else ""
+    )
 
 
 def _oddity(found: ExtensionFile, fields: Any) -> str:

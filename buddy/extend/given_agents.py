@@ -13,7 +13,10 @@ MAX_AGENTS = 100
 MAX_PROMPT_CHARS = 200_000
 NAME_CHARS = 64
 _KNOWN = frozenset(
-    {"description", "prompt", "tools", "disallowedTools", "model", "permissionMode", "maxTurns", "background"}
+    {
+        *("description", "prompt", "tools", "disallowedTools", "model", "permissionMode", "maxTurns"),
+        *("background", "mcpServers"),
+    }
 )
 
 
@@ -56,8 +59,15 @@ def _read_agent(name: str, entry: object, source: str) -> ExtensionFile:
         model=str(fields.get("model") or ""),
         permission_mode=str(mode),
         max_turns=turns,
+        servers=_servers(fields.get("mcpServers") or [], where),
         background=fields.get("background") if isinstance(fields.get("background"), bool) else None,
     )
+
+
+def _servers(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[object]", value)):
+        raise ValueError(f"{where}: expected a list of names of MCP servers, which --mcp-config defines")
+    return tuple(cast("list[str]", value))
 
 
 def _names(value: object, where: str) -> tuple[str, ...]:
