@@ -6,6 +6,7 @@ Further arguments are files it writes: one for its process id, or what a mode sa
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from typing import Any
@@ -154,6 +155,8 @@ def call(number: object, arguments: dict[str, object], token: object) -> None:
             schema = {"type": "object", "properties": {"password": {"type": "string"}}}
             params = {"message": "Give me your password", "requestedSchema": schema}
             text(number, json.dumps(ask(number, "elicitation/create", params)))
+        case "tries":
+            text(number, json.dumps({what: tried(what) for what in str(arguments["text"]).split("|")}))
         case "changes" | "renames":
             with open(FILES[0], "w"):
                 pass
@@ -164,6 +167,28 @@ def call(number: object, arguments: dict[str, object], token: object) -> None:
             text("other", "wrong id")
             text(number, words)
             text(number, "a second answer")
+
+
+def tried(what: str) -> str:
+    """Try something as any program could: `read PATH`, `write PATH`, `connect HOST PORT`, `variable NAME`."""
+    verb, _, rest = what.partition(" ")
+    try:
+        match verb:
+            case "read":
+                with open(rest, encoding="utf-8") as file:
+                    return f"read {len(file.read())}"
+            case "write":
+                with open(rest, "w", encoding="utf-8") as file:
+                    file.write("x")
+                return "written"
+            case "connect":
+                host, port = rest.split()
+                socket.create_connection((host, int(port)), 3).close()
+                return "connected"
+            case _:
+                return os.environ.get(rest, "")
+    except OSError as error:
+        return f"refused: {error.strerror or error}"
 
 
 def text(number: object, words: str) -> None:

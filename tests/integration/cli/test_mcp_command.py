@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,25 @@ async def test_logins_that_cannot_be_read_are_told_once_and_the_list_goes_on(tmp
     ran = await program.run("mcp", "list")
     assert (ran.code, len(ran.out.splitlines())) == (0, 2), ran.err
     assert ran.err.count("can be read by others") == 1
+
+
+@pytest.mark.slow
+async def test_servers_of_a_plug_in_are_called_from_its_file_and_its_manifest(tmp_path: Path) -> None:
+    script = [
+        reply(call("mcp__plugin_demo_files__echo", text="a"), call("mcp__plugin_demo_more__echo", text="b")),
+        reply("done"),
+    ]
+    server = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
+    entry = {"command": sys.executable, "args": [server, "honest"], "required": True}
+    folder = tmp_path / "demo"
+    (folder / ".claude-plugin").mkdir(parents=True)
+    manifest = {"name": "demo", "mcpServers": {"more": entry}}
+    (folder / ".claude-plugin/plugin.json").write_text(json.dumps(manifest))
+    (folder / ".mcp.json").write_text(json.dumps({"files": entry}))
+    async with FakeLLM(script) as model:
+        program = Program(tmp_path, model.url)
+        added = await program.run("plugin", "add", str(folder))
+        assert "2 MCP servers: files, more" in added.out
+        ran = await program.run(*YOLO, "exec", "go")
+        assert ran.out == "done\n", ran.err
+        assert model.requests[-1].tool_results == ["you said a", "you said b"]
