@@ -179,11 +179,13 @@ def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[s
         value = manifest.get(part)
         entries = cast(list[object], value) if isinstance(value, list) else [value]
         for entry in entries if value is not None else []:
-            if isinstance(entry, dict) and part in ("hooks", "mcpServers") and not isinstance(value, list):
+            is_inline = isinstance(entry, dict) and not isinstance(value, list)
+            if is_inline and part in ("hooks", "mcpServers"):
                 paths[part] = (MANIFEST,)
                 continue
             path = os.path.normpath(entry) if isinstance(entry, str) and entry.strip() else ""
-            if path == place or path.startswith(f"{place}/"):
+            is_deep = part == "commands" and path.startswith(f"{place}/")
+            if path == place or os.path.dirname(path) == place or is_deep:
                 continue  # it is looked into anyway
             if problem := _problem_of_path(folder, path, entry):
                 problems.append(f"{part} of {MANIFEST}: {problem}")

@@ -270,5 +270,5 @@ def _warning(hook: Hook, words: str) -> str:
 
 
 def _name(hook: Hook) -> str:
-    where = f" ({hook.source})" if hook.source else ""
-    return f"{one_line(clean(hook.title), 80)}{one_line(clean(where), 120)}"
+    where = f" ({one_line(clean(hook.source), 120)})" if hook.source else ""
+    return f"{one_line(clean(hook.title), 80)}{where}"

@@ -138,8 +138,8 @@ def test_a_link_out_of_a_plug_in_is_not_read(tmp_path: Path, plugin: Path) -> No
 
 MANIFEST_PARTS = {
     "name": "demo",
-    "commands": ["./extra/go.md", "./more"],
-    "agents": "./team/critic.md",
+    "commands": ["./extra/go.md", "./more", "./commands/usual.md", "./commands/deep/"],
+    "agents": ["./team/critic.md", "./agents/deep/judge.md"],
     "skills": ["./skills/", "./lore", "./own"],
     "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "check"}]}]},
     "mcpServers": {"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db"}},
@@ -156,6 +156,7 @@ def scattered(tmp_path: Path) -> Path:
     write(folder / "extra/unnamed.md", "no")
     write(folder / "more/deep/one.md", "one")
     write(folder / "team/critic.md", "---\nname: critic\n---\nYou are a critic.")
+    write(folder / "agents/deep/judge.md", "---\nname: judge\n---\nYou are a judge.")
     write(folder / "lore/notes/SKILL.md", "---\nname: notes\ndescription: d\n---\nx")
     write(folder / "own/SKILL.md", "---\nname: own\ndescription: d\n---\nx")
     write(folder / ".mcp.json", '{"mcpServers": {"files": {"command": "x"}}}')
@@ -167,7 +168,7 @@ def test_a_manifest_names_further_places(tmp_path: Path, scattered: Path) -> Non
     added, contents = store.add("scattered", cwd=str(tmp_path))
     assert contents.problems == ()
     assert set(contents.commands) == {"demo:usual", "demo:go", "demo:deep:one"}
-    assert contents.agents == ("demo:critic",)
+    assert contents.agents == ("demo:critic", "demo:judge")
     assert set(contents.skills) == {"demo:notes", "demo:own"}
     assert contents.servers == ("files", "db")
     assert [hook.hook.handler.command for hook in contents.hooks if hook.hook is not None] == ["check"]
@@ -177,7 +178,7 @@ def test_a_manifest_names_further_places(tmp_path: Path, scattered: Path) -> Non
     assert catalogue.invocable("demo:unnamed") is None
     assert catalogue.find("skill", "demo:own") is not None
     assert len(hooks) == 1
-    assert [one.state for one in catalogue.definitions] == ["active"] * 6
+    assert [one.state for one in catalogue.definitions] == ["active"] * 7
 
     found = find_servers(Sources(str(tmp_path), str(tmp_path / "none"), plugins=(added,)))
     assert {one.name: one.command for one in found.servers} == {
