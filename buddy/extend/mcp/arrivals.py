@@ -10,7 +10,7 @@ from buddy.extend.mcp.definitions import ServerDefinition
 from buddy.extend.mcp.names import server_part
 from buddy.extend.mcp.server import McpServer
 
-STARTING_S = 3.0
+STARTING_S = 2.0
 """The longest wait of a run's first turn for a server that is starting. Later, a search finds its tools."""
 NAMED_S = 10.0
 """The same for a server that this run names: with --mcp-config, or in its prompt."""
