@@ -177,12 +177,10 @@ def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[s
     usual = {name: name for _kind, name in PLUGIN_FOLDERS} | {"hooks": HOOKS_FILE, "mcpServers": MCP_FILE}
     for part, place in usual.items():
         value = manifest.get(part)
-        entries = cast(list[object], value) if isinstance(value, list) else [value]
-        for entry in entries if value is not None else []:
-            is_inline = isinstance(entry, dict) and not isinstance(value, list)
-            if is_inline and part in ("hooks", "mcpServers"):
-                paths[part] = (MANIFEST,)
-                continue
+        if isinstance(value, dict) and part in ("hooks", "mcpServers"):
+            paths[part] = (MANIFEST,)
+            continue
+        for entry in _entries_of(value):
             path = os.path.normpath(entry) if isinstance(entry, str) and entry.strip() else ""
             is_deep = part == "commands" and path.startswith(f"{place}/")
             if path == place or os.path.dirname(path) == place or is_deep:
@@ -192,6 +190,12 @@ def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[s
             elif path not in paths.get(part, ()):
                 paths[part] = (*paths.get(part, ()), path)
     return paths, tuple(problems)
+
+
+def _entries_of(value: object) -> list[object]:
+    if value is None:
+        return []
+    return cast(list[object], value) if isinstance(value, list) else [cast(object, value)]
 
 
 def _problem_of_path(folder: str, path: str, entry: object) -> str:
