@@ -180,7 +180,7 @@ def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[s
         if isinstance(value, dict) and part in ("hooks", "mcpServers"):
             paths[part] = (MANIFEST,)
             continue
-        for entry in _entries_of(value):
+        for entry in _entries_of(manifest.get(part)):
             path = os.path.normpath(entry) if isinstance(entry, str) and entry.strip() else ""
             is_deep = part == "commands" and path.startswith(f"{place}/")
             if path == place or os.path.dirname(path) == place or is_deep:
@@ -195,7 +195,7 @@ def _paths_of_manifest(folder: str) -> tuple[dict[str, tuple[str, ...]], tuple[s
 def _entries_of(value: object) -> list[object]:
     if value is None:
         return []
-    return cast(list[object], value) if isinstance(value, list) else [cast(object, value)]
+    return cast(list[object], value) if isinstance(value, list) else [value]
 
 
 def _problem_of_path(folder: str, path: str, entry: object) -> str:
