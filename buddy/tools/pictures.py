@@ -214,7 +214,7 @@ def _preview_new(ctx: ToolContext, arguments: Any) -> Plain:
     effect="it sends the prompt to an image service, which costs money",
     query=lambda arguments: arguments.prompt,
     subject=lambda arguments: arguments.path,
-    aliases=("image_generation", "create_image", "make_picture"),
+    aliases=("image_generation", "image_gen"),
     argument_aliases={"n": "count", "file_path": "path", "output": "path", "description": "prompt"},
 )
 async def generate_image(
