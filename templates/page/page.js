@@ -25,6 +25,11 @@ function visible(text) {
     .replace(/\n(?: *\n){2,}/g, (run) => `\n⟨${run.split("\n").length - 2} blank lines⟩\n`);
 }
 
+/** Return a path or a rule for a decision: buddy has named what is not seen in most of them already. */
+function named(text) {
+  return text.split(/([⟨⟩])/).map((part, at) => (at % 2 ? part : visible(part))).join("");
+}
+
 function element(kind, className = "", text = "") {
   const made = document.createElement(kind);
   if (className) made.className = className;
@@ -62,8 +67,8 @@ function diffLines(text, show) {
 
 function diffOf(files, show) {
   return files.flatMap((file) => {
-    const target = file.new_path ? ` → ${show(file.new_path)}` : "";
-    const title = `${file.change} ${show(file.path)}${target}  +${file.added} −${file.removed}`;
+    const target = file.new_path ? ` → ${named(file.new_path)}` : "";
+    const title = `${file.change} ${named(file.path)}${target}  +${file.added} −${file.removed}`;
     return [element("div", "dim", title), ...(file.diff ? [diffLines(file.diff, show)] : [])];
   });
 }
@@ -366,7 +371,7 @@ function applyRecord(name, data) {
 
 function requestOf({ taskId, event }) {
   const root = element("article", "request");
-  root.dataset.request = event.request_id;
+  root.dataset.request = `${event.request_id} ${event.digest}`;
   root.append(element("h2", "", `Task ${taskId}: ${visible(event.call.name)} (${event.risk} risk)`));
   if (event.reason) root.append(element("div", "dim", visible(event.reason)));
   root.append(...displayOf(event.preview, visible));
@@ -391,8 +396,8 @@ function requestOf({ taskId, event }) {
     answers.append(button);
   };
   offer("once", "Yes", "yes");
-  if (event.session) offer("session", `Yes, this session: ${visible(event.session)}`, "");
-  if (event.rule) offer("rule", `Yes, always: ${visible(event.rule)}`, "");
+  if (event.session) offer("session", `Yes, this session: ${named(event.session)}`, "");
+  if (event.rule) offer("rule", `Yes, always: ${named(event.rule)}`, "");
   offer("denied", "No", "no");
   root.append(answers, words);
   return root;
@@ -420,7 +425,7 @@ function questionOf(open) {
 /** Show open requests; those that are shown already stay as they are, so that no button moves under a finger. */
 function showAsked() {
   const wanted = new Map();
-  for (const [id, request] of session.requests) wanted.set(id, () => requestOf(request));
+  for (const [id, request] of session.requests) wanted.set(`${id} ${request.event.digest}`, () => requestOf(request));
   for (const [number, question] of session.questions) wanted.set(`question ${number}`, () => questionOf(question));
   for (const shown of [...byId("asked").children]) {
     if (!wanted.delete(shown.dataset.request)) shown.remove();
