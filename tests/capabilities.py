@@ -62,6 +62,14 @@ def _limits_processes() -> bool:
     )
 
 
+def _mounts() -> bool:
+    """Tell whether a small disk in memory can be mounted."""
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        return os.system(f"mount -t tmpfs -o size=64k none {folder} 2>/dev/null && umount {folder}") == 0
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "shared": lambda: (SHARED / "recorded").is_dir(),
     "linux": lambda: sys.platform == "linux",
@@ -78,6 +86,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "process limits": _limits_processes,
     "two disks": _has_two_disks,
     "extended attributes": _takes_attributes,
+    "mount": _mounts,
+    "sshd": lambda: shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") is not None,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 

@@ -116,7 +116,8 @@ class Tool(msgspec.Struct, frozen=True):
     `query` returns words of a call that strangers read; `asks_person`, `delegates`: it asks the person, it
     starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
     `hooked_per_file`: hooks get one event for each file it writes; `core`: every request declares it,
-    however many tools there are; `for_variants`: only variants of a prompt are offered it."""
+    however many tools there are; `for_variants`: only variants of a prompt are offered it; `anywhere`: it
+    also works where the task works on another machine."""
 
     name: str
     description: str
@@ -148,6 +149,7 @@ class Tool(msgspec.Struct, frozen=True):
     hooked_per_file: bool = False
     core: bool = False
     for_variants: bool = False
+    anywhere: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the declared function directly, as if it had not been decorated."""
@@ -215,6 +217,7 @@ def tool(
     hooked_per_file: bool = False,
     core: bool = False,
     for_variants: bool = False,
+    anywhere: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -284,6 +287,7 @@ def tool(
             hooked_per_file=hooked_per_file,
             core=core,
             for_variants=for_variants,
+            anywhere=anywhere,
         )
 
     return declare

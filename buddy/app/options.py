@@ -23,6 +23,7 @@ class Options(msgspec.Struct, frozen=True):
     in_worktree: bool = False
     worktree: str = ""
     carry: bool = False
+    target: str = ""
     add_dir: tuple[str, ...] = ()
     config: str = ""
     debug: bool = False

@@ -229,7 +229,7 @@ class Judge:
                 survey=survey,
                 sandboxed=tool.confined and self._sandbox().is_working,
             )
-        self._analyse = self._analyse or _load_analysis(self._search_path)
+        self._analyse = self._analyse or load_analysis(self._search_path)
         boundary = self._boundary
         if arguments.cwd:  # resolved as the tool does: "~" and links
             started = locate(boundary, arguments.cwd).real
@@ -266,7 +266,7 @@ def own_programs(analysis: Analysis, boundary: Boundary, search_path: str) -> tu
     return tuple(sorted(name for name in names if "/" not in name and is_own(name)))
 
 
-def _load_analysis(search_path: str) -> Callable[[str, Boundary], Analysis]:
+def load_analysis(search_path: str) -> Callable[[str, Boundary], Analysis]:
     """Return a function that analyses commands started in a boundary's working directory. Program names are
     looked up in a PATH, "" for the trusted one."""
     # Here: tree-sitter and its tables take 20 ms, so only with the first command.

@@ -26,6 +26,8 @@ from buddy.app.options import Options
 from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
+from buddy.app.target_access import open_targets, use_target
+from buddy.app.target_states import SessionTargets
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
@@ -49,6 +51,7 @@ from buddy.sessions.store import SessionStore
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.dependencies import BoardParts, Clock, TaskServices, Workspace, WorktreeParts
+from buddy.tasks.task import Task
 from buddy.tasks.tool_execution import task_model
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -146,6 +149,7 @@ class Session:
         self.mcp: SessionServers | None = None
         self.job_news = JobReporter(journal.writer)
         self.jobs = Jobs(self.children, self.job_news.record)
+        self._targets: SessionTargets | None = None
         self.board = TaskBoard(_board_parts(self))
 
     @property
@@ -167,6 +171,31 @@ class Session:
         """Make this the model of later runs. Blocks; raises `ConfigError`."""
         save_model(self.launch, self.loaded, name)
 
+    def targets(self) -> SessionTargets:
+        """Return the targets of the session; imports what they need."""
+        if self._targets is None:
+            self._targets = open_targets(
+                settings=self.settings.targets,
+                local=self.board.parts.workspace,
+                children=self.children,
+                launch=self.launch,
+                directory=self.journal.directory,
+                seal=self.journal.seal,
+            )
+        return self._targets
+
+    def target_words(self, task: Task) -> str:
+        """Return the machine a task works on with the state of a lost connection, "" for this one."""
+        name = task.workspace.target
+        if not name:
+            return ""
+        return name if self.targets().state(name) != "lost" else f"{name} (lost)"
+
+    async def close_targets(self) -> None:
+        """End the connections to targets, if there are any."""
+        if self._targets is not None:
+            await self._targets.close()
+
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
         """Expand a prompt for a task: files it mentions are read with the task's services. The person typed
         their names, so nothing is asked. A link of the project may not choose another file, though, and in a
@@ -180,6 +209,8 @@ class Session:
         context = ToolContext(task_id, call_id, lambda _text: None, task.cancelled, services)
 
         async def read(path: str) -> ToolResult:
+            if target := task.workspace.target:
+                raise ToolError(f"it is a file of this machine, and the task works on {target}")
             located = await asyncio.to_thread(locate, boundary, path)
             if await asyncio.to_thread(hides_its_target, boundary, located):
                 raise ToolError(f"it is a link ({located.shown}); name that file itself if you mean it")
@@ -242,6 +273,7 @@ async def open_session(
         # sandbox.
         await stack.enter_async_context(session.children)
         await stack.enter_async_context(session.jobs)
+        stack.push_async_callback(session.close_targets)
         stack.push_async_callback(session.extensions.end)
         repairs = await session.sandbox.restore_left()
         plugin_problems = (await asyncio.to_thread(session.plugin_tools.load)).problems
@@ -252,7 +284,13 @@ async def open_session(
         if journal.loaded.tasks:
             board.restore(journal.loaded.tasks, journal.loaded.state.focus)
             places = await restore_worktrees(board)
+            if options.target:
+                await use_target(session.targets, session.settings, options)
+                board.change_target(board.focus, options.target)
         else:
+            if options.target:
+                await use_target(session.targets, session.settings, options)
+                board.workspaces.home = board.workspaces.on_target(options.target)
             places = await open_first_task(board, options)
         notes = [launch.trust_note, *loaded.warnings, *session.rules.errors, *session.instructions.notes]
         notes += [*places, *repairs, *plugin_problems, *journal.loaded.problems]
@@ -555,6 +593,7 @@ def _board_parts(session: Session) -> BoardParts:
         direct_tools=settings.tools.direct,
         arrivals=_arrivals(session),
         server_words=lambda only: session.mcp.prompt_text(only) if session.mcp is not None else "",
+        target=lambda name: session.targets().workspace(name),
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),

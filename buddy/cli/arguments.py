@@ -65,6 +65,7 @@ OPTIONS = (
     ("--add-dir", "DIR", f"{_WORK} acp serve", "a further directory to work in"),
     ("-w --worktree", "[=NAME]", "open exec", "work in a separate git worktree, on the branch buddy/NAME"),
     ("--carry", "", "open exec", "with --worktree: copy uncommitted changes into it"),
+    ("--target", "NAME", "open exec", "work on another machine: [targets.NAME] of your buddy.toml"),
     ("--config", "FILE", "open exec resume acp serve login models sessions doctor permissions",
      "use this buddy.toml as your own settings"),
     ("--color", "WHEN", "open resume demo models sessions doctor permissions",

@@ -89,6 +89,7 @@ def _findings(options: Options, launch: LaunchContext) -> Iterator[Finding]:
     if importlib.util.find_spec("re2") is None:
         yield Finding("note", "google-re2 is not installed: searching is slower")
     yield from _sandbox(options, launch)
+    yield from _targets(options, launch)
     yield from _folders(launch)
     yield from _last_session(options, launch)
 
@@ -162,6 +163,25 @@ async def _model(options: Options, launch: LaunchContext, loaded: LoadedSettings
     finally:
         await models.aclose()
     return findings
+
+
+def _targets(options: Options, launch: LaunchContext) -> Iterator[Finding]:
+    """Check the targets of the settings, and connect to each."""
+    try:
+        settings = read_settings(launch, options).settings.targets
+    except ConfigError:
+        return  # said among the settings
+    if not settings:
+        return
+    from buddy.app.targets import try_target  # only with a target
+
+    for name, target in settings.items():
+        problem = try_target(name, target, launch.environment, launch.boundary.root)
+        yield (
+            Finding("note", f"target {name}: {problem}")
+            if problem
+            else Finding("ok", f"target {name}: {target.host}:{target.folder} answers")
+        )
 
 
 def _folders(launch: LaunchContext) -> Iterator[Finding]:

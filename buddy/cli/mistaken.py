@@ -63,8 +63,8 @@ _INSIDE = (
     "add-dir agents answer approve bg btw budget cd clear commands compact config context continue copy cost "
     "diff doctor editor export fg fork help hooks init jobs keys kill log login logout mcp memory mode model "
     "models more new new-project no ok permissions plan ps queue quit redo redraw rename reset restore "
-    "resume retry rewind serve session skills status steer theme timeout tools trust try undo variants wait "
-    "worktree"
+    "resume retry rewind serve session skills status steer target theme timeout tools trust try undo "
+    "variants wait worktree"
 )
 """The slash commands. A test compares them with the registry, which would slow every start if it were
 imported here."""

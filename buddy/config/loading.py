@@ -15,7 +15,7 @@ import msgspec
 
 from buddy.agent.cancel import on_failure
 from buddy.config.first_model import FirstModel, first_model
-from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
+from buddy.config.settings import ConfigError, Profile, Settings, TargetSettings, ToolSettings
 
 
 class Directories(msgspec.Struct, frozen=True):
@@ -254,15 +254,17 @@ def _check_table(table: Table, path: str) -> Table:
             continue
         if not isinstance(value, dict):
             raise ConfigError(f"{path}: [{section}] must be a table, found {type(value).__name__}")
-        if section in ("models", "mcp_servers"):
+        if section in ("models", "mcp_servers", "targets"):
             continue
         record = _record_of(section)
         _check_names(cast(Table, value), record.__struct_fields__, path, f"[{section}] ")
         _check_types(value, record, f"{path}: [{section}]")
-    for name, profile in cast(dict[str, Any], table.get("models", {})).items():
-        if isinstance(profile, dict):
-            _check_names(cast(Table, profile), Profile.__struct_fields__, path, f"[models.{name}] ")
-        _check_types(profile, Profile, f"{path}: [models.{name}]")
+    records: tuple[tuple[str, type[msgspec.Struct]], ...] = (("models", Profile), ("targets", TargetSettings))
+    for section, record in records:
+        for name, profile in cast(dict[str, Any], table.get(section, {})).items():
+            if isinstance(profile, dict):
+                _check_names(cast(Table, profile), record.__struct_fields__, path, f"[{section}.{name}] ")
+            _check_types(profile, record, f"{path}: [{section}.{name}]")
     return table
 
 
@@ -345,7 +347,7 @@ PREFIX = "BUDDY_"
 SHORT_NAMES = {"BUDDY_MODEL": ("agent", "model"), "BUDDY_PERMISSION_MODE": ("permissions", "mode")}
 SET_BY_BUDDY = frozenset({"BUDDY_SESSION_ID", "BUDDY_TASK_ID", "BUDDY_JOB"})
 """Variables that buddy sets for its children; a nested buddy sees them, and they are no settings."""
-_NO_VARIABLES = ("models", "mcp_servers", "rule")
+_NO_VARIABLES = ("models", "mcp_servers", "rule", "targets")
 
 
 def _from_environment(environment: Mapping[str, str], merged: Table, warnings: list[str]) -> Table:

@@ -45,6 +45,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     vision: bool | None = None
 
 
+class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another machine: `[targets.NAME]`. What is left empty is ssh's own configuration. User scope only."""
+
+    kind: Literal["ssh"] = "ssh"
+    host: str = ""
+    user: str = ""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    folder: str = ""
+    config: str = ""
+    local_tools: tuple[str, ...] = ()
+
+
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of turns."""
 
@@ -165,6 +177,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     api: Profile = Profile()
     models: dict[str, Profile] = {}
+    targets: dict[str, TargetSettings] = {}
     agent: AgentSettings = AgentSettings()
     tools: ToolSettings = ToolSettings()
     permissions: PermissionSettings = PermissionSettings()

@@ -281,6 +281,7 @@ class Dispatcher:
             usage=board.task(board.focus).meter.report(),
             untrusted=context.trust.is_open,
             branch=context.branch.text,
+            target=session.target_words(board.task(board.focus)),
             jobs=tuple(
                 words.running_name(f"job {job.id}", job.command)
                 for job in session.jobs.all()

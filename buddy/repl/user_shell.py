@@ -87,6 +87,11 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     sign = "!!" if private else "!"
     if program := terminal_program(command):
         raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
+    if target := context.board.task(context.focus).workspace.target:
+        raise CommandError(
+            f"{sign} runs commands on this machine, and task {context.focus} works on {target}: ask the "
+            "model for it, or /target local first"
+        )
     request = CommandRequest(shell_argv(command), context.boundary.cwd, context.focus)
     try:
         child = context.session.children.start(request)

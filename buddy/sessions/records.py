@@ -65,7 +65,8 @@ class TaskChanged(msgspec.Struct, frozen=True):
     """The new state of a task. `parent` is the task it works for, 0 for none. The first record of a copied
     task has `copy_of`: it starts with the first `copied` messages of that task's history. `tools`: the names
     it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree.
-    `loaded_tools`: the tools that its searches loaded. `worked_s`: the time of its finished turns."""
+    `loaded_tools`: the tools that its searches loaded. `worked_s`: the time of its finished turns. `target`:
+    the machine it works on, "" for this one."""
 
     title: str
     state: TaskState
@@ -81,6 +82,7 @@ class TaskChanged(msgspec.Struct, frozen=True):
     variant: VariantMark | None = None
     worked_s: float = 0
     tests: LastTests | None = None
+    target: str = ""
 
 
 class Note(msgspec.Struct, frozen=True):

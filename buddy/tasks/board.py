@@ -233,10 +233,16 @@ class TaskBoard:
         for saved in resumed:
             record = saved.record
             meter = self._spending.meter(record.task.model, record.usage)
-            task = restore_task(saved, meter, self.workspaces.by_name(record.task.worktree))
+            target = record.task.target
+            place = (
+                self.workspaces.on_target(target) if target else self.workspaces.by_name(record.task.worktree)
+            )
+            task = restore_task(saved, meter, place)
             task.background = record.task_id != focus
             self.tasks[record.task_id] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
+        if self.focus and self.tasks[self.focus].workspace.target:
+            self.workspaces.home = self.tasks[self.focus].workspace
         self._spending.restore()
         self.variants.restore()
         self.notes.release()
@@ -459,6 +465,15 @@ class TaskBoard:
         task.meter = self._spending.meter(name, old.report())
         task.meter.budget, task.meter.shared = old.budget, old.shared
         task.model = name
+        self.parts.journal.record_task(task_id, task.record())
+
+    def change_target(self, task_id: int, name: str) -> None:
+        """Work on another machine from the next turn on ("": on this one); tasks that start from now on work
+        there too. Raises `TaskError`."""
+        task = self._idle_task(task_id)
+        place = self.workspaces.on_target(name)
+        task.move(place)
+        self.workspaces.home = place
         self.parts.journal.record_task(task_id, task.record())
 
     def set_budget(self, task_id: int, budget: Budget) -> None:

@@ -85,12 +85,19 @@ class TaskServices(msgspec.Struct, frozen=True):
     forget_shown: Callable[[], None]
 
 
+def as_it_is(tool: Tool) -> Tool:
+    """Return a tool unchanged: on this machine every one works."""
+    return tool
+
+
 class Workspace(msgspec.Struct, frozen=True):
     """The tree a task works in: the project's own tree or a worktree of it.
 
     `system` is the prompt, which names the folder; `facts` surveys a call for the policy (may raise
     `ToolError`); `services` makes the services of a task, by its id; `checkpoints` is None when effects of
-    commands are not recorded; `worktree` is None for the project's own tree.
+    commands are not recorded; `worktree` is None for the project's own tree. `target` is the name of another
+    machine it is on, "" for this one, `target_shown` names it and its folder for people, and `fit` returns a
+    tool as it works there: one that can't says so when it is called, and does nothing here.
     """
 
     boundary: Boundary
@@ -99,6 +106,9 @@ class Workspace(msgspec.Struct, frozen=True):
     services: Callable[[int], TaskServices]
     checkpoints: Checkpoints | None = None
     worktree: Worktree | None = None
+    target: str = ""
+    target_shown: str = ""
+    fit: Callable[[Tool], Tool] = as_it_is
 
 
 class WorktreeParts(msgspec.Struct, frozen=True):
@@ -144,7 +154,8 @@ class BoardParts(msgspec.Struct, frozen=True):
     receives the facts of each judged call; `redact` removes secrets of known shapes from a message;
     `save_rules` and `forget_rule` change the person's saved rules; `sandboxing` confines calls; `attended`:
     a person is there; `has_approver`: a person or a program answers requests for approval; `day` is None
-    without a daily budget; `worktrees` is None where worktrees are not available, `hooks` and `catalogue`
+    without a daily budget; `target` returns the workspace of another machine by its name, also of one that
+    is not in the settings; `worktrees` is None where worktrees are not available, `hooks` and `catalogue`
     where there are no extensions. With more than `direct_tools` tools a model is offered the core of them and
     `search_tools`; 0 offers all. `arrivals` are servers whose tools are still to come; `server_words`
     returns what the system prompt says of servers, given the names of a task's tools, None for all.
@@ -173,6 +184,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     profiles: tuple[str, ...] = ()
     day: DayBudget | None = None
     worktrees: WorktreeParts | None = None
+    target: Callable[[str], Workspace] | None = None
     hooks: HookDispatcher | None = None
     catalogue: ExtensionCatalogue | None = None
     direct_tools: int = 0

@@ -29,7 +29,7 @@ def confinement_for(
     tool: Tool, facts: Facts, verdict: Verdict, mode: Mode, boundary: Boundary, status: SandboxStatus
 ) -> Confinement | None:
     """Decide the confinement of an allowed call, None for none. Mode yolo starts without a sandbox."""
-    if not tool.confined or not status.is_working or verdict.outside or mode == "yolo":
+    if not tool.confined or facts.target or not status.is_working or verdict.outside or mode == "yolo":
         return None
     if tool.category == "git" and (not facts.programs or any(path.protected for path in facts.writes)):
         return None  # the call runs git only; protected paths were named in the question and allowed

@@ -171,6 +171,12 @@ class Task:
         self.state, self.reason = "idle", ""
         self.services.forget_shown()
 
+    def move(self, workspace: Workspace) -> None:
+        """Work in another workspace from the next turn on. What its tools know of files is that of the old
+        one, and stays there."""
+        self.workspace = workspace
+        self.services = workspace.services(self.task_id)
+
     def record(self) -> TaskChanged:
         """Return the task's record for the journal."""
         state = "running" if self.running else self.state
@@ -185,6 +191,7 @@ class Task:
             copied=self.copied,
             tools=None if self.tools is None else tuple(sorted(self.tools)),
             worktree=self.workspace.worktree.name if self.workspace.worktree else "",
+            target=self.workspace.target,
             loaded_tools=self.loaded_tools,
             variant=self.variant,
             worked_s=self.worked_s,

@@ -194,7 +194,7 @@ async def _run_or_reuse(
     context = ToolContext(task.task_id, call.id, progress, task.cancelled, services)
     if not access.read_only:
         return await _run_with_checkpoints(around, call, tool, arguments, context)
-    if tool.cache_s <= 0:
+    if tool.cache_s <= 0 or task.workspace.target:  # the state of another machine is not looked at
         return await tool.run(context, arguments)
     if has_running_jobs(task):  # running jobs may change files at any time
         return await tool.run(context, arguments)

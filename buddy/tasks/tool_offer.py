@@ -17,7 +17,13 @@ def tools_of_task(
     """Return the tools of a task's next request, for its turns and for every request that shares their cached
     beginning. `note` hears of tools that a search admits."""
     model = parts.model(task.model).model
-    tools = offered(parts.tools, model, task.tools, hides)
+    fit = task.workspace.fit
+
+    def available() -> ToolRegistry:
+        tools = offered(parts.tools, model, task.tools, hides)
+        return ToolRegistry(map(fit, tools.list_all())) if task.workspace.target else tools
+
+    tools = available()
     search = parts.tools.get(search_tools.name)
     if search is None:  # the person switched it off: nothing can be found, so everything is offered
         return tools
@@ -32,7 +38,7 @@ def tools_of_task(
         is_core=lambda tool: tool.core or (agents and tool.delegates),  # the prompt lists the subagents
         search=search,
         note=note,
-        now=lambda: offered(parts.tools, model, task.tools, hides).list_all(),
+        now=lambda: available().list_all(),
         # A subagent with a list of its own finds nothing else, however late it comes.
         arrivals=parts.arrivals if task.tools is None else NO_LATE_TOOLS,
     )

@@ -67,7 +67,7 @@ from buddy.tasks.tool_execution import Surroundings, Writes, execute
 from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
 from buddy.tasks.workspaces import TaskWorkspaces
 from buddy.workspace.sandbox.profile import Confinement
-from buddy.workspace.sandbox.status import SandboxStatus
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 from buddy.workspace.undo.log import UndoLog
 
 MOST_DELETIONS = 8
@@ -216,6 +216,7 @@ async def run_between_turns(
 ) -> ToolResult:
     """Run a call that the person's own text asks for, decided and confined like a call of the task's model.
     Raises `ToolError` where it may not run."""
+    tool = task.workspace.fit(tool)
     turn = _TaskTurn(shared, task)
     call = Call(shared.board.clock.new_id(), tool.name, msgspec.json.encode(arguments).decode())
     state = task.state
@@ -506,7 +507,11 @@ class _TaskTurn:
         """Judge a call by the policy and set its confinement."""
         board, task = self._board, self._task
         try:
-            status = await board.sandboxing.prepare(tool, task.workspace.boundary)
+            status = (
+                NO_SANDBOX
+                if task.workspace.target and tool.anywhere
+                else await board.sandboxing.prepare(tool, task.workspace.boundary)
+            )
             facts = with_opinion(await _facts(task, tool, arguments), opinion)
         except ToolError as error:
             return Denied(str(error))
@@ -548,13 +553,15 @@ class _TaskTurn:
         """Ask the person about a call. `reason` replaces the verdict's reason."""
         reason = reason or verdict.reason
         board, task = self._board, self._task
+        if facts.target:
+            reason = f"on {task.workspace.target_shown}: {reason}"
         refusal = await self._hooks.before_request(call, tool, arguments, reason)
         if refusal:
             board.policy.log_answer(facts, verdict, refusal, board.clock.wall())
             return Denied(refusal)
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
-            if facts.shell is not None and isinstance(preview, Command):
+            if facts.shell is not None and not facts.target and isinstance(preview, Command):
                 place = task.workspace.boundary
                 preview = await asyncio.to_thread(_add_deletions, preview, facts.shell, place)
         except ToolError as error:
@@ -597,7 +604,7 @@ def _with_note(result: ToolResult, request: OpeningRequest, answer: str) -> Tool
 async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
     """Return the facts of a call, in a thread when that reads the disk: the analysis of a command may walk
     through the workspace. Raises `ToolError`."""
-    if tool.survey is None and not tool.confined:
+    if tool.survey is None and not tool.confined and not task.workspace.target:
         return task.workspace.facts(tool, arguments)
     return await asyncio.to_thread(task.workspace.facts, tool, arguments)
 

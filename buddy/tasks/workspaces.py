@@ -46,15 +46,29 @@ class TaskWorkspaces:
         self._tasks = tasks
         self._add_services = add_services
         self.main = self._with_board(parts.workspace)
+        self.home = self.main
+        """The workspace of tasks that start from no other one: the project's own tree, or a target."""
         self._worktrees: dict[str, Workspace] = {}
         self._looking: dict[str, asyncio.Lock] = {}
+        self._targets: dict[str, Workspace] = {}
 
     def of(self, task: Task | None, worktree: str = "") -> Workspace:
-        """Return the workspace of the named worktree, else the task's, else the project's own tree. Raises
+        """Return the workspace of the named worktree, else the task's, else that of new tasks. Raises
         `TaskError`."""
         if worktree:
             return self.by_name(worktree)
-        return task.workspace if task is not None else self.main
+        return task.workspace if task is not None else self.home
+
+    def on_target(self, name: str) -> Workspace:
+        """Return the workspace on a target ("": the project's own tree), connected or not. Raises
+        `TaskError`."""
+        if not name:
+            return self.main
+        if self._parts.target is None:
+            raise TaskError("targets are not available here")
+        if name not in self._targets:
+            self._targets[name] = self._with_board(self._parts.target(name))
+        return self._targets[name]
 
     def by_name(self, name: str) -> Workspace:
         """Return the workspace of a worktree by its name ("": the project's own tree). Its folder may be
@@ -88,7 +102,10 @@ class TaskWorkspaces:
         """Make a worktree from the commit of the workspace of `start`; `carrying` copies the uncommitted
         changes of the main tree. `like`: commit and changes are those of this worktree. Return it with a
         notice for the person. Raises `ToolError`, `TaskError`."""
-        beginning = like.path if like is not None else self.of(start).boundary.root
+        place = self.of(start)
+        if like is None and place.target:
+            raise TaskError(f"a worktree is made on this machine, and the task works on {place.target}")
+        beginning = like.path if like is not None else place.boundary.root
         source = like.path if like is not None else self.main.boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
         try:

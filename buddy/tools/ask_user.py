@@ -196,6 +196,7 @@ class Questions:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     category="plan",
     access=no_access,

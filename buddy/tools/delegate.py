@@ -75,6 +75,7 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
 
 
 @tool(
+    anywhere=True,
     risk="medium",
     category="tasks",
     access=no_access,

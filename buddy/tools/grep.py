@@ -19,6 +19,7 @@ from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
 from buddy.tools.files.rejections import missing
+from buddy.workspace.elsewhere import TargetFiles, target_files
 from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, decode_text, regular_bytes
 from buddy.workspace.files.store import status_of
 from buddy.workspace.processes.pool import ChildProcesses
@@ -258,7 +259,7 @@ def search_run(ctx: ToolContext) -> SearchRun:
     settings = cast(SearchSettings, ctx.services.get(SearchSettings, SearchSettings()))
     return SearchRun(
         children=cast("ChildProcesses | None", ctx.services.get(ChildProcesses)),
-        workspace=ctx.service(Boundary).root,
+        workspace="/" if target_files(ctx) is not None else ctx.service(Boundary).root,
         task_id=ctx.task_id,
         cancelled=ctx.cancelled,
         deadline=time.monotonic() + settings.time_limit_s,
@@ -364,6 +365,7 @@ def _access(arguments: Any) -> Access:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     core=True,
     category="search",
@@ -412,18 +414,44 @@ async def grep(
     if limit < 1 or offset < 0 or (context or 0) < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
     prepared = compile_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
+    limit = min(limit, MAX_LIMIT)
+    kind = "files" if mode == "files_with_matches" else mode
+    asked = Asked(pattern, glob, kind, limit, offset, context)
+    there = target_files(ctx)
+    if there is not None:
+        return await _grep_there(ctx, there, path, asked, prepared)
     wanted = glob_filter(glob, ctx.service(Boundary).cwd)
     run = search_run(ctx)
     place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
-    limit = min(limit, MAX_LIMIT)
-    kind = "files" if mode == "files_with_matches" else mode
     found = await find(run, prepared, place.corpus, _limits(kind, offset, offset + limit))
     ignored = nothing(done=True)
     if not found.total and place.walked.ignored:
         ignored = await _count_ignored(ctx, run, prepared, place, wanted)
-    asked = Asked(pattern, glob, kind, limit, offset, context)
     answer = SearchScope(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
     return await stoppable(run, lambda _stopped: render(answer, found, ignored))
+
+
+async def _grep_there(
+    ctx: ToolContext, there: TargetFiles, path: str, asked: Asked, pattern: SearchPattern
+) -> ToolResult:
+    """Search another machine's files: fetched into a private folder, they are searched as those of this
+    one."""
+    import tempfile  # here: only with a target
+
+    from buddy.tools.files.elsewhere import fetch_there
+
+    run, wanted = search_run(ctx), glob_filter(asked.glob, "/")
+    with tempfile.TemporaryDirectory(prefix="buddy-search-") as folder:
+        fetched = await stoppable(run, lambda stopped: fetch_there(ctx, there, path, wanted, folder, stopped))
+        corpus = Corpus(folder, fetched.files)
+        found = await find(
+            run, pattern, corpus, _limits(asked.mode, asked.offset, asked.offset + asked.limit)
+        )
+        shown = f"{fetched.target.shown} on {there.name}"
+        scope = SearchScope(asked, shown, fetched.prefix, corpus, fetched.walked, fetched.secret)
+        result = await stoppable(run, lambda _stopped: render(scope, found, nothing(done=True)))
+    text = "\n".join([result.text, *(f"[{note}]" for note in fetched.notes)])
+    return msgspec.structs.replace(result, text=text)
 
 
 def _limits(mode: str, first: int, last: int) -> SearchLimits:

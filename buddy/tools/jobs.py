@@ -18,7 +18,7 @@ READ_BYTES = 50_000
 LONGEST_WAIT_S = 60.0
 
 
-@tool(risk="low", category="shell", access=no_access, aliases=("jobs",))
+@tool(anywhere=True, risk="low", category="shell", access=no_access, aliases=("jobs",))
 async def list_jobs(ctx: ToolContext) -> ToolResult:
     """List commands that run in the background, and those that ended lately."""
     jobs = ctx.service(Jobs).all()
@@ -40,6 +40,7 @@ def job_line(job: JobStatus) -> str:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     category="shell",
     access=no_access,
@@ -87,6 +88,7 @@ def _for_job(words: Callable[[Any], str]) -> Callable[[ToolContext, Any], Plain]
 
 
 @tool(
+    anywhere=True,
     risk="medium",
     category="shell",
     access=no_access,

@@ -85,7 +85,7 @@ _RELATED = {
 """Words of questions, as stems, with the words of names and descriptions that mean the same."""
 
 
-@tool(risk="low", category="other", access=no_access, aliases=("ToolSearch", "tool_search"))
+@tool(anywhere=True, risk="low", category="other", access=no_access, aliases=("ToolSearch", "tool_search"))
 async def search_tools(
     ctx: ToolContext,
     query: Annotated[str, Meta(description="Names, comma separated, or words for what you need")],

@@ -15,6 +15,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import visible
+from buddy.workspace.elsewhere import TargetShell, target_shell
 from buddy.workspace.files.approved_versions import Approved, confinement_of
 from buddy.workspace.processes.child import Child, Exit
 from buddy.workspace.processes.jobs import Job, Jobs
@@ -39,6 +40,10 @@ class ShellSettings(msgspec.Struct, frozen=True):
 
 
 def _preview(ctx: ToolContext, arguments: Any) -> Command:
+    shell = target_shell(ctx)
+    if shell is not None:
+        folder = f", in {visible(arguments.cwd)}" if arguments.cwd else ""
+        return Command(arguments.command, f"runs on {shell.shown}{folder}", None, "", 0.0)
     folder = locate(ctx.service(Boundary), arguments.cwd or ".").real
     how = " on a terminal" if arguments.pty else ""
     return Command(arguments.command, runs_in(ctx, folder) + how, None, "", 0.0)
@@ -50,6 +55,7 @@ def runs_in(ctx: ToolContext, folder: str) -> str:
 
 
 @tool(
+    anywhere=True,
     risk="high",
     core=True,
     category="shell",
@@ -97,9 +103,15 @@ async def run_shell(
     capture_pane). Long output is cut in the middle; the result says where all of it is.
     """
     settings = _settings(ctx)
-    boundary = ctx.service(Boundary)
     if not command.strip():
         raise ToolError("the command is empty; give the command line to run")
+    shell = target_shell(ctx)
+    if shell is not None:
+        if pty:
+            raise ToolError(f"pty does not work on {shell.name}; leave it out")
+        limit_s = FIRST_LOOK_S if background else _limit_s(wait, timeout, settings)
+        return await _run_there(ctx, shell, command, cwd, limit_s)
+    boundary = ctx.service(Boundary)
     folder = locate(boundary, cwd).real if cwd else boundary.cwd
     approved = ctx.services.get(Approved)
     if cwd and isinstance(approved, Approved):
@@ -161,8 +173,24 @@ def duration_s(text: str) -> float:
 
 
 async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s: float) -> ToolResult:
+    children = ctx.service(ChildProcesses)
+    return await _attend(ctx, children.start(request), command, limit_s, children.limits_of(request))
+
+
+async def _run_there(
+    ctx: ToolContext, shell: TargetShell, command: str, cwd: str, limit_s: float
+) -> ToolResult:
+    """Run a command on another machine; only its client here is a child of this one."""
+    started = await shell.start(ctx, command, cwd)
+    result = await _attend(ctx, started.child, command, limit_s, NO_LIMITS)
+    note = started.note() if started.child.exit is not None else ""
+    return msgspec.structs.replace(result, text=f"{result.text}\n[{note}]") if note else result
+
+
+async def _attend(
+    ctx: ToolContext, child: Child, command: str, limit_s: float, limits: ProcessLimits
+) -> ToolResult:
     children, jobs = ctx.service(ChildProcesses), ctx.service(Jobs)
-    child = children.start(request)
     feed = ProgressFeed(ctx.progress)
     child.listeners.append(feed.feed)
     try:
@@ -171,9 +199,9 @@ async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s:
         child.listeners.remove(feed.feed)
         feed.close()
     if ended is not None and not ended.left_running:
-        return _exit_result(command, child, ended, children.limits_of(request))
+        return _exit_result(command, child, ended, limits)
     job = jobs.adopt(child, command=command, task_id=ctx.task_id)
-    return _goes_on(job, ended, children.limits_of(request))
+    return _goes_on(job, ended, limits)
 
 
 def _exit_result(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:

@@ -48,6 +48,7 @@ class WallClock(msgspec.Struct, frozen=True):
 
 
 @tool(
+    anywhere=True,
     risk="low",
     core=True,
     category="plan",
@@ -71,7 +72,9 @@ async def todo(ctx: ToolContext, items: list[PlanItem]) -> ToolResult:
     return ToolResult("\n".join(lines) or "the plan is empty", shown)
 
 
-@tool(risk="low", category="plan", access=no_access, aliases=("now", "get_time", "current_time"))
+@tool(
+    anywhere=True, risk="low", category="plan", access=no_access, aliases=("now", "get_time", "current_time")
+)
 async def time(ctx: ToolContext) -> ToolResult:
     """The date, the time and the time zone here."""
     text = ctx.service(WallClock).now().strftime("%A %Y-%m-%d %H:%M:%S %z (%Z)")

@@ -115,6 +115,7 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
 
 
 @tool(
+    anywhere=True,
     risk="high",
     category="web",
     access=no_access,
@@ -164,6 +165,7 @@ def _where(page: FetchedPage, offset: int, shown: int) -> str:
 
 
 @tool(
+    anywhere=True,
     risk="high",
     category="web",
     access=no_access,

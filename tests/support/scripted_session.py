@@ -24,7 +24,7 @@ from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.app.session import Session, open_session
 from buddy.config.loading import LoadedSettings
-from buddy.config.settings import ConfigError, Profile
+from buddy.config.settings import ConfigError, Profile, TargetSettings
 from buddy.llm.rate_limiter import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider
 from buddy.sessions.file_ops import JournalFiles
@@ -119,18 +119,23 @@ async def scripted_session(
     tools: Sequence[Tool] = (),
     task_budget: Budget | None = None,
     files: JournalFiles | None = None,
+    targets: Mapping[str, TargetSettings] | None = None,
+    options: Options = OPTIONS,
+    reference: str = "",
 ) -> AsyncIterator[ScriptedSession]:
-    """Open a session with one task in `root/work`. Everything is allowed; `tools` replace those of buddy."""
+    """Open a session with one task in `root/work`, or the one with this reference. Everything is allowed
+    unless `options` say otherwise; `tools` replace those of buddy."""
     root = Path(os.path.realpath(root))
     store = store_in(root, files=files)
     if repository:
         subprocess.run(("git", "init", "-q"), cwd=root / "work", check=True)  # noqa: ASYNC221
     environment = {"PATH": os.environ["PATH"], "HOME": str(root / "home")}
-    launch = find_launch(OPTIONS, environment, folder=str(root / "work"))
-    loaded = _settings(read_settings(launch, OPTIONS), checkpoints, task_budget or Budget())
+    launch = find_launch(options, environment, folder=str(root / "work"))
+    loaded = _settings(read_settings(launch, options), checkpoints, task_budget or Budget())
+    loaded = replace(loaded, settings=replace(loaded.settings, targets=dict(targets or {})))
     models = ScriptedModels(loaded, launch, script)
     async with open_session(
-        launch, loaded, OPTIONS, models=models, store=store, attended=attended
+        launch, loaded, options, models=models, store=store, attended=attended, reference=reference
     ) as session:
         if tools:
             for tool in session.tools.list_all():

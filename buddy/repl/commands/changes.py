@@ -27,7 +27,7 @@ from buddy.safety.sanitise import visible
 from buddy.sessions.records import Note
 from buddy.tools.files.task_diff import diff_of
 from buddy.workspace.undo.entries import ChangedSinceError
-from buddy.workspace.undo.log import UndoEntry
+from buddy.workspace.undo.log import UndoEntry, UndoLog
 from buddy.workspace.undo.trash import Trash
 
 SHOWN_FIRST_S = 3.0
@@ -58,7 +58,7 @@ async def undo(context: Context, argument: str) -> None:
     """Undo the last change (of a task: /undo @3, all of it: /undo @3 all); your own edits stay"""
     selection = _parse_selection(context, argument)
     await _forget_lost(context)
-    entries = await asyncio.to_thread(context.session.undo.entries, selection.task_id)
+    entries = await asyncio.to_thread(log_of(context, selection.task_id).entries, selection.task_id)
     last = entries if selection.everything else entries[-1:]
     if selection.shown and entries and entries[-1].id != selection.shown:
         raise CommandError(
@@ -69,7 +69,7 @@ async def undo(context: Context, argument: str) -> None:
         await _offer(context, selection, last)
         return
     await _take_back(context, selection)
-    while selection.everything and context.session.undo.entries(selection.task_id):
+    while selection.everything and log_of(context, selection.task_id).entries(selection.task_id):
         await _take_back(context, selection)
 
 
@@ -98,10 +98,17 @@ def _files(context: Context, text: str) -> tuple[str, ...]:
     return tuple(os.path.normpath(os.path.join(cwd, name)) for name in names)
 
 
+def log_of(context: Context, task_id: int | None) -> UndoLog:
+    """Return the undo log of the machine that a task works on; of the foreground task for None."""
+    task = context.board.tasks.get(task_id or context.focus)
+    log = task.services.services.get(UndoLog) if task is not None else None
+    return log if isinstance(log, UndoLog) else context.session.undo
+
+
 async def _offer(context: Context, selection: UndoSelection, entries: Sequence[UndoEntry]) -> None:
     """Show what would be undone, without doing it."""
     cwd = context.boundary.cwd
-    diff = await asyncio.to_thread(diff_of, context.session.undo, entries, cwd)
+    diff = await asyncio.to_thread(diff_of, log_of(context, selection.task_id), entries, cwd)
     title = f"To undo: {_describe_all(context, entries)}"
     call = Call("", "diff", "{}")
     context.screen.print(
@@ -123,7 +130,7 @@ async def _offer(context: Context, selection: UndoSelection, entries: Sequence[U
 
 
 async def _take_back(context: Context, selection: UndoSelection) -> None:
-    log, locks, task_id = context.session.undo, context.session.locks, selection.task_id
+    log, locks, task_id = log_of(context, selection.task_id), context.session.locks, selection.task_id
     last = log.entries(task_id)
     _check_left_out(context, selection, last)
     try:
@@ -155,7 +162,7 @@ async def redo(context: Context, argument: str) -> None:
     """Redo what /undo undid"""
     task_id = task_id_of(context, argument) if argument else None
     await _forget_lost(context)
-    log, locks = context.session.undo, context.session.locks
+    log, locks = log_of(context, task_id), context.session.locks
     try:
         entry = await asyncio.to_thread(log.redo, locks, task_id, merging=task_id is not None)
     except ToolError as error:
@@ -191,7 +198,13 @@ def _describe(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -
 
 def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
     cwd = context.boundary.cwd
-    paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
+    task = context.board.tasks.get(entry.task_id)
+    target = task.workspace.target if task is not None else ""
+    paths = [
+        visible(f"{target}:{path}" if target else os.path.relpath(path, cwd))
+        for path in entry.paths
+        if path not in without
+    ]
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
     return ", ".join(paths[:MAX_NAMED]) + more
 

@@ -9,6 +9,7 @@ from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.repl.commands.changes import log_of
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import job_blocks, task_id_of
 from buddy.repl.context import Context
@@ -28,6 +29,11 @@ async def diff(context: Context, argument: str) -> None:
         await _diff_of_task(context, task_id_of(context, argument))
         return
     task = context.board.task(context.focus)
+    if task.workspace.target:
+        raise CommandError(
+            f"/diff shows changes on this machine, and task {task.task_id} works on {task.workspace.target}; "
+            f"/diff @{task.task_id} shows the task's edits there"
+        )
     call_context = ToolContext(task.task_id, "", lambda _text: None, asyncio.Event(), task.services.services)
     try:
         status = await git_status.run(call_context, git_status.arguments(path=argument))
@@ -62,7 +68,8 @@ async def diff(context: Context, argument: str) -> None:
 
 
 async def _diff_of_task(context: Context, task_id: int) -> None:
-    shown = await asyncio.to_thread(task_diff, context.session.undo, task_id, context.boundary.cwd)
+    log = log_of(context, task_id)
+    shown = await asyncio.to_thread(task_diff, log, task_id, context.boundary.cwd)
     if not shown.files:
         raise CommandError(f"task {task_id} has no changes that could be shown")
     call = Call("", "diff", "{}")

@@ -45,7 +45,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     foreground task, including earlier runs; `untrusted` means the trust question is open; `coming` means a
     turn of the foreground task runs or is about to start; `branch` is the workspace's, with a star when files
     are changed; `enter_queues` is the setting that text for a running task waits for the end of its turn;
-    `jobs` are the background commands.
+    `jobs` are the background commands; `target` is the machine the foreground task works on, with the state
+    of its connection where that is lost, "" for this one.
     """
 
     focus: int
@@ -62,6 +63,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     branch: str = ""
     enter_queues: bool = False
     jobs: tuple[str, ...] = ()
+    target: str = ""
 
 
 NO_SESSION = SessionFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})

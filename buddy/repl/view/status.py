@@ -120,6 +120,7 @@ TYPING, SIGN_CELLS = "INSERT", 7
 MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
 REASON_CELLS = 20
 BRANCH_CELLS = 24
+TARGET_CELLS = 24
 KEYS = "? keys"
 _BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
 """Steps of shortening before any part is dropped: the model's name first, then the words."""
@@ -180,8 +181,10 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
     parts = [
         _waiting(len(state.inbox), sum(row.kind == "question" for row in facts.queue)),
         _Part(1, "bold" if facts.mode != "yolo" else "error", one_line(facts.mode, 20)),
+        # As important as the mode: everything the task does, it does there.
+        _Part(0, "phase", f"on {one_line(facts.target, TARGET_CELLS)}" if facts.target else ""),
         _model(facts.model, look.glyphs.ellipsis),
-        _Part(9, "", one_line(facts.branch, BRANCH_CELLS)),
+        _Part(9, "", "" if facts.target else one_line(facts.branch, BRANCH_CELLS)),
         *(_numbers(facts.usage, look) if facts.usage is not None else ()),
         _Part(
             7,

@@ -91,6 +91,11 @@ def coverage(rules: Sequence[Rule], facts: Facts) -> str:
 
 
 def _words(rule: Rule, facts: Facts) -> str:
+    words = _words_here(rule, facts)
+    return f"{words}, on {rule.target}" if rule.target else words
+
+
+def _words_here(rule: Rule, facts: Facts) -> str:
     if rule.tool == SANDBOX:
         return f"{visible(rule.host or _place(rule.path, facts))} in this project's sandbox"
     if rule.tool == "shell" or rule.argv:

@@ -322,7 +322,7 @@ def _columns(facts: Facts) -> tuple[Column, ...]:
         found.append("high")
     elif facts.risk == "medium" or facts.writes or facts.anything:
         # A tool that calls itself harmless and writes is judged by what it does.
-        near = all(path.inside for path in facts.writes) and not _pipeline(facts)
+        near = all(path.inside for path in facts.writes) and not _pipeline(facts) and not facts.target
         found.append("medium_inside" if near else "medium_outside")
     elif not found:
         found.append("low_inside")
@@ -383,7 +383,8 @@ def _detail(facts: Facts, column: Column) -> str:
     if facts.programs:
         return facts.programs
     if column == "medium_outside" and all(path.inside for path in facts.writes):
-        return _pipeline(facts)
+        there = f"it changes {format_count(len(facts.writes), 'file')} on {facts.target}"
+        return _pipeline(facts) or (there if facts.target else "")
     if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
         return f"it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:

@@ -34,7 +34,8 @@ class Facts(msgspec.Struct, frozen=True):
     `read_only_sandbox`: a command that was judged to only read would run where it cannot write, read secrets
     or use the network. `effect` says why such a call is asked about, in the words of its tool.
     `own_programs`: the programs of a command that PATH finds in the workspace, where sandboxed commands may
-    have put them."""
+    have put them. `target` is the machine it acts on, "" for this one; paths are those over there, and no
+    sandbox confines it."""
 
     tool: str
     risk: Risk
@@ -58,6 +59,7 @@ class Facts(msgspec.Struct, frozen=True):
     effect: str = ""
     runs_tests: bool = False
     own_programs: tuple[str, ...] = ()
+    target: str = ""
 
     def main_tree_path(self, path: str) -> str:
         """Return a path as the main tree of the project calls it: rules given there hold in its worktrees."""

@@ -34,7 +34,8 @@ class Rule(msgspec.Struct, frozen=True):
     call: it opens a `host` or a `path` for what runs inside. `command` is a whole command line, word for
     word. `project` is the root of the only project the rule holds in, `folder` the only folder a command
     may start in (absolute, or relative to the workspace); `files` are paths and SHA-256 of scripts that
-    must be as they were."""
+    must be as they were. `target` is the machine it holds on, "*" any: an allow rule without one holds on
+    this machine only, a rule that tightens everywhere."""
 
     tool: str
     decision: Decision
@@ -50,12 +51,14 @@ class Rule(msgspec.Struct, frozen=True):
     project: str = ""
     folder: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    target: str = ""
 
     @property
     def shown(self) -> str:
         """Return the rule in one line, as people read it."""
         where = self.folder or self.project
-        return f"{self.decision} {self.tool}: {self.what}{f', in {where}' if where else ''}"
+        machine = f", on {self.target}" if self.target else ""
+        return f"{self.decision} {self.tool}: {self.what}{f', in {where}' if where else ''}{machine}"
 
     @property
     def what(self) -> str:
@@ -202,7 +205,10 @@ def covers(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
 
 
 def holds_in(rule: Rule, facts: Facts) -> bool:
-    """Tell whether a rule was made for the project of a call, or for all."""
+    """Tell whether a rule was made for the machine and the project of a call, or for all."""
+    everywhere = rule.target == "*" or (not rule.target and rule.decision != "allow")
+    if not everywhere and rule.target != facts.target:
+        return False
     return not rule.project or rule.project in (facts.root, facts.main)
 
 
@@ -375,13 +381,13 @@ _GLOB = frozenset("*?[]{}~")
 def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
     """Return the rules that would let this call run in every session to come; () when nothing sensible can be
     saved, or when a rule would hold a secret."""
-    return _without_secrets(() if facts.programs else _rules(facts))
+    return _without_secrets(() if facts.programs else _on_target(_rules(facts), facts))
 
 
 def rules_for_session(facts: Facts) -> tuple[Rule, ...]:
     """Return the rules that would let this call run for the rest of the session. An edit covers the files of
     the whole workspace. A script must stay as it is, unless the sandbox confines whatever it becomes."""
-    rules = _edits_of_workspace(facts) or _rules(facts)
+    rules = _on_target(_edits_of_workspace(facts) or _rules(facts), facts)
     return _without_secrets(tuple(_sandbox_only(rule) for rule in rules) if facts.sandboxed else rules)
 
 
@@ -394,6 +400,13 @@ def no_place_for_commands(facts: Facts) -> str:
     if facts.folder.secret:
         return f"it would run in {facts.folder.shown}: {facts.folder.secret}"
     return ""
+
+
+def _on_target(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
+    """Return the rules for the machine of a call alone: what was allowed there is not allowed elsewhere."""
+    if not facts.target:
+        return rules
+    return tuple(msgspec.structs.replace(rule, target=facts.target) for rule in rules)
 
 
 def _without_secrets(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:

@@ -28,7 +28,7 @@ from buddy.safety.shell.result import UnclearError
 _KEYS = frozenset(
     {
         *("tool", "argv", "command", "path", "host", "decision", "why", "match", "not_match"),
-        *("sandbox", "project", "folder", "files"),
+        *("sandbox", "project", "folder", "files", "target"),
     }
 )
 _MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
@@ -88,6 +88,7 @@ def _rule(table: object, origin: Origin, where: str) -> Rule:
         "folder": _place(given, "folder"),
         "files": _files(given.get("files", {})),
         "source": where,
+        "target": given.get("target", ""),
     }
     try:
         rule = msgspec.convert(values, Rule)
@@ -104,7 +105,9 @@ def _place(given: dict[str, Any], key: str) -> str:
     text = given.get(key, "")
     if not isinstance(text, str) or not text:
         return "" if not text else _refuse(f"expected a folder as {key}, found {text!r}")
-    path = os.path.expanduser(text)
+    path = text if given.get("target") else os.path.expanduser(text)
+    if os.path.isabs(path) and given.get("target"):  # a folder over there: links here say nothing about it
+        return os.path.normpath(path)
     if os.path.isabs(path):
         return os.path.realpath(path)
     if key == "project":
@@ -132,6 +135,8 @@ def _check_fit(rule: Rule) -> None:
         raise _WrongRule(f"folder means nothing for tool {rule.tool!r}; write path or project")
     if rule.files and (rule.tool != "shell" or rule.decision != "allow"):
         raise _WrongRule("files is only for allow rules of the shell")
+    if rule.target and (rule.tool in (SANDBOX, "fetch") or rule.sandbox):
+        raise _WrongRule("target means nothing here: sandbox and fetches are those of this machine")
     if rule.tool == SANDBOX:
         _check_opening(rule)
         return
@@ -211,7 +216,7 @@ def as_table(rule: Rule) -> dict[str, Any]:
     if rule.argv or rule.open_end:
         tokens: list[Any] = [token[0] if len(token) == 1 else list(token) for token in rule.argv]
         table["argv"] = [*tokens, "*"] if rule.open_end else tokens
-    for key in ("command", "path", "host", "sandbox", "project", "folder"):
+    for key in ("command", "path", "host", "sandbox", "project", "folder", "target"):
         if getattr(rule, key):
             table[key] = getattr(rule, key)
     if rule.files:

@@ -19,6 +19,7 @@ from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.files.rejections import missing
+from buddy.workspace.elsewhere import TargetFiles, target_files
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.atomic_replace import Disk
 from buddy.workspace.files.content import decode
@@ -67,9 +68,21 @@ Planner = Callable[[ToolContext, Sequence[Located], Loader], ChangePlan]
 
 def locate_checked(ctx: ToolContext, given: str) -> Located:
     """Locate a path, and check that it still leads to the place it led to when the call was judged."""
-    found = locate(ctx.service(Boundary), given)
+    found = locate_given(ctx, given)
     ctx.service(Approved).check_path(ctx.call_id, given, found.real)
     return found
+
+
+def locate_given(ctx: ToolContext, given: str) -> Located:
+    """Locate a path on the machine the call works on."""
+    there = target_files(ctx)
+    return locate(ctx.service(Boundary), given) if there is None else there.locate(given)
+
+
+def loader_of(ctx: ToolContext) -> Loader:
+    """Return what loads files of the machine the call works on."""
+    there = target_files(ctx)
+    return load_file if there is None else there.load
 
 
 def load_file(found: Located) -> LoadedFile | None:
@@ -90,6 +103,9 @@ def existing(ctx: ToolContext, found: Located, loaded: LoadedFile | None) -> Loa
     if loaded is None:
         seen = ctx.service(FileViews).get(found.real) is not None
         since = " It was there when you read it: it was deleted or moved since then." if seen else ""
+        there = target_files(ctx)
+        if there is not None:
+            raise ToolError(f"{found.shown} does not exist on {there.name}.{since}")
         raise ToolError(f"{missing(found, ctx.service(Boundary))}{since}")
     return loaded
 
@@ -101,7 +117,7 @@ async def change_files(ctx: ToolContext, tool: str, paths: Sequence[str], plan: 
     def work() -> tuple[str, Diff]:
         targets = [locate_checked(ctx, path) for path in paths]
         with ctx.service(FileLocks).holding(*(target.real for target in targets)):
-            made = plan(ctx, targets, load_file)
+            made = plan(ctx, targets, loader_of(ctx))
             for target in made.changes:
                 digest = "" if target.before is None else target.before.digest
                 ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
@@ -131,8 +147,8 @@ def _lost_properties(changes: Sequence[FileChange]) -> str:
 def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
     """Return the diff `change` would make now, and remember for this call the versions it is based on. Raises
     `ToolError` when the call would be refused: asking about it is pointless."""
-    targets = [locate(ctx.service(Boundary), path) for path in paths]
-    made = plan(ctx, targets, load_file)
+    targets = [locate_given(ctx, path) for path in paths]
+    made = plan(ctx, targets, loader_of(ctx))
     approved = ctx.service(Approved)
     for target in targets:
         approved.remember(ctx.call_id, target.given, target.real)
@@ -153,7 +169,7 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
             [Intent(change.located.real, change.before, change.after) for change in changes],
         )
     done: list[FileChange] = []
-    with on_failure(_take_all_back, done, log, entry):
+    with on_failure(_take_all_back, ctx, done, log, entry):
         for item, versions in zip(changes, entry.files, strict=True):
             with explain_errors(f"write {item.located.shown}"):
                 _write(ctx, item, versions, log.disk)
@@ -161,21 +177,27 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
 
 
 def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Disk) -> None:
-    views = ctx.service(FileViews)
+    views, there = ctx.service(FileViews), target_files(ctx)
     real, shown = item.located.real, item.located.shown
     if item.after is None:
-        if item.before is not None:
+        if item.before is not None and there is not None:
+            there.remove(real, shown, item.before)
+        elif item.before is not None:
             remove(real, shown, item.before, disk, temporary=versions.temporary)
         views.forget(real)
         return
     new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
-    stamp = replace(new, disk)
+    stamp = replace(new, disk) if there is None else there.replace(new)
     views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
 
 
-def _take_all_back(done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
+def _take_all_back(ctx: ToolContext, done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
     """Take back all changes of a failed call; keep the undo entry when a file could not be restored."""
-    undone = [_take_back(item, log.disk) for item in reversed(done)]
+    there = target_files(ctx)
+    undone = [
+        _take_back(item, log.disk) if there is None else _take_back_there(item, there)
+        for item in reversed(done)
+    ]
     if all(undone):
         log.drop(entry)
 
@@ -190,6 +212,20 @@ def _take_back(item: FileChange, disk: Disk) -> bool:
                 remove(real, shown, now, disk)
             return True
         replace(Replacement(real, shown, item.before.data, now, item.before.mode), disk)
+        return True
+    return False
+
+
+def _take_back_there(item: FileChange, there: TargetFiles) -> bool:
+    """Do the same on another machine."""
+    real, shown = item.located.real, item.located.shown
+    with suppress(OSError, ToolError):
+        now = there.load(item.located)
+        if item.before is None:
+            if now is not None and now.data == item.after:
+                there.remove(real, shown, now)
+            return True
+        there.replace(Replacement(real, shown, item.before.data, now, item.before.mode))
         return True
     return False
 

@@ -18,6 +18,7 @@ from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
 from buddy.tools.files.rejections import missing
 from buddy.tools.grep import SearchPlace, place_of, search_run
+from buddy.workspace.elsewhere import TargetFiles, target_files
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.store import explain_errors, status_of
 from buddy.workspace.search.ignore import IgnoreTree
@@ -49,16 +50,28 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
     """Return the entries of a folder, folders first, with sizes."""
     with explain_errors(f"list {target.shown}"):
         entries, ignored, more = _entries(ctx, target)
+    notes = [f"{ignored} ignored"] if ignored else []
+    if more:
+        notes.append(f"only {MAX_LOOKED_AT:,} were looked at")
+    return _render(target.shown, entries, notes)
+
+
+def list_folder_there(there: TargetFiles, target: Located) -> ToolResult:
+    """Return the entries of a folder of another machine."""
+    from buddy.tools.files.elsewhere import entries_there  # only with a target
+
+    entries = [FolderEntry(*entry) for entry in entries_there(there, target.real)]
+    return _render(f"{target.shown} on {there.name}", entries, [])
+
+
+def _render(shown: str, entries: list[FolderEntry], more_notes: list[str]) -> ToolResult:
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name.lower(), entry.name))
     lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]
     notes = [format_count(len(entries), "entry", "entries") if entries else "empty"]
     if len(entries) > MAX_ENTRIES:
         notes.append(f"the first {MAX_ENTRIES} are shown")
-    if ignored:
-        notes.append(f"{ignored} ignored")
-    if more:
-        notes.append(f"only {MAX_LOOKED_AT:,} were looked at")
-    where = f"{target.shown}: {', '.join(notes)}"
+    notes += more_notes
+    where = f"{shown}: {', '.join(notes)}"
     paths = tuple(entry.name + ("/" if entry.kind == "folder" else "") for entry in entries[:MAX_ENTRIES])
     return ToolResult("\n".join([where, *lines]), FileList(where, paths, len(entries)))
 
@@ -112,6 +125,7 @@ def _access(arguments: Any) -> Access:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     category="files",
     access=_access,
@@ -123,8 +137,15 @@ async def list_files(ctx: ToolContext, path: str = ".") -> ToolResult:
     """List one folder, with sizes: folders first. Ignored entries are only counted. find_files looks in the
     folders below as well."""
 
+    there = target_files(ctx)
+
     def work() -> ToolResult:
         target = locate_checked(ctx, path)
+        if there is not None:
+            status = there.status(target.real)
+            if status is None or not stat.S_ISDIR(status.mode):
+                raise ToolError(f"{target.shown} is no folder on {there.name}")
+            return list_folder_there(there, target)
         status = status_of(target.real)
         if status is None:
             raise ToolError(missing(target, ctx.service(Boundary)))
@@ -144,6 +165,7 @@ def _find_access(arguments: Any) -> Access:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     core=True,
     category="search",
@@ -172,6 +194,14 @@ async def find_files(
     about the path below `path`, where ** stands for any folders. Ignored files are only counted."""
     if limit < 1:
         raise ToolError(f"limit is {limit}; expected how many paths to give, at least 1")
+    there = target_files(ctx)
+    if there is not None:
+        from buddy.tools.files.elsewhere import find_there  # only with a target
+
+        named, most = glob_matcher(pattern), min(limit, MAX_LIMIT)
+        return await stoppable(
+            search_run(ctx), lambda stopped: find_there(ctx, there, path, named, most, stopped)
+        )
     matches = glob_matcher(below(pattern, ctx.service(Boundary).cwd))
     run = search_run(ctx)
 

@@ -18,7 +18,7 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
-from buddy.tools.files.listing import list_folder
+from buddy.tools.files.listing import list_folder, list_folder_there
 from buddy.tools.files.read_pictures import picture
 from buddy.tools.files.read_text import (
     MAX_LINE_CHARS,
@@ -32,6 +32,7 @@ from buddy.tools.files.read_text import (
 )
 from buddy.tools.files.rejections import missing
 from buddy.tools.task_model import TaskModel
+from buddy.workspace.elsewhere import TargetFiles, target_files
 from buddy.workspace.files.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.picture_header import media_type_of, picture_size
@@ -157,6 +158,7 @@ def _access(arguments: Any) -> Access:
 # No cache: equal reads are answered from what this task has seen, which a cache shared by tasks would not
 # record.
 @tool(
+    anywhere=True,
     risk="low",
     core=True,
     category="files",
@@ -190,6 +192,9 @@ async def read_file(
 
 def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
     target = locate_checked(ctx, path)
+    there = target_files(ctx)
+    if there is not None:
+        return _read_there(ctx, there, target, offset, limit)
     status = status_of(target.real)
     if status is None:
         raise ToolError(missing(target, ctx.service(Boundary)))
@@ -212,6 +217,21 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
             # Asked for its size and not for the limit: that much memory would be set aside first.
             data = _whole(file.read(min(status.st_size + BINARY_PROBE_BYTES, MAX_PARSED_BYTES + 1)), target)
     loaded = LoadedFile(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
+    return _of_kind(ctx, target, loaded, kind, offset, limit)
+
+
+def _read_there(ctx: ToolContext, there: TargetFiles, target: Located, offset: int, limit: int) -> ToolResult:
+    """Read a file of another machine, or list a folder there."""
+    status = there.status(target.real)
+    if status is not None and stat.S_ISDIR(status.mode):
+        return list_folder_there(there, target)
+    loaded = there.load(target, max_bytes=MAX_PARSED_BYTES)
+    if loaded is None:
+        raise ToolError(f"{target.shown} does not exist on {there.name}")
+    head = loaded.data[:BINARY_PROBE_BYTES]
+    kind = kind_of(head, target.path)
+    if kind == "text" and is_binary(head):
+        raise _binary(target, len(loaded.data))
     return _of_kind(ctx, target, loaded, kind, offset, limit)
 
 
@@ -241,7 +261,9 @@ def _of_kind(
             _require_sight(ctx, target, loaded.data)
             found = picture(loaded.data, target.shown)
             file = PictureFile(target.real, loaded.digest)
-            shown = PictureShown(target.shown, found.summary, (file,))
+            # The screen draws files of this machine only.
+            files = (file,) if target_files(ctx) is None else ()
+            shown = PictureShown(target.shown, found.summary, files)
             return ToolResult(found.summary, shown, images=(found.image,))
         case "pdf":
             return _pages(loaded, target, offset)

@@ -169,6 +169,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 
 
 @tool(
+    anywhere=True,
     risk="medium",
     core=True,
     keeps_undo=True,

@@ -60,7 +60,7 @@ class Launched(msgspec.Struct, frozen=True):
 
 
 class ConfinedChild(Protocol):
-    """The sandbox's view of one command."""
+    """The holder of one command: the sandbox, or the other machine it runs on."""
 
     def blocked_accesses(self) -> Blocked:
         """Return what the sandbox refused it so far."""

@@ -163,9 +163,12 @@ class ChildProcesses:
             await to_the_end(asyncio.ensure_future(asyncio.wait(endings)))
         self._reap_strays()
 
-    def start(self, request: CommandRequest, *, errors: int = -1) -> Child:
+    def start(
+        self, request: CommandRequest, *, errors: int = -1, remote: ConfinedChild | None = None
+    ) -> Child:
         """Start a command; about a millisecond, on the loop's thread. `errors`: a descriptor for its stderr,
-        which is part of its output otherwise. Raises `ToolError`."""
+        which is part of its output otherwise; `remote`: its other side, where it runs on another machine.
+        Raises `ToolError`."""
         if not self._adopting:
             self._adopting = True
             adopt_orphans(wanted=True)
@@ -185,7 +188,7 @@ class ChildProcesses:
         self._numbers.add(tag.number)
         path = self._spill_path(tag) if request.kept else ""
         log = OutputLog(path, request.bounds or self.settings.bounds, self.settings.find_secrets)
-        child = Child(launched, log, grace_s=self.settings.grace_s, confined=confined)
+        child = Child(launched, log, grace_s=self.settings.grace_s, confined=confined or remote)
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child
 
@@ -321,7 +324,11 @@ class ConfinedProcesses(ChildProcesses):
         self._owner = owner
         self._confinement = confinement
 
-    def start(self, request: CommandRequest, *, errors: int = -1) -> Child:
+    def start(
+        self, request: CommandRequest, *, errors: int = -1, remote: ConfinedChild | None = None
+    ) -> Child:
         """Start a command in the sandbox."""
+        if remote is not None:
+            raise ToolError("a confined tool can start nothing on another machine")
         confined = msgspec.structs.replace(request, confinement=request.confinement or self._confinement)
         return self._owner.start(confined, errors=errors)

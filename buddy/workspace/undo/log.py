@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -65,15 +65,28 @@ class Effect(msgspec.Struct, frozen=True):
     mode_after: int
 
 
+SwitchElsewhere = Callable[[Sequence[FileVersions], BlobStore, bool], tuple[FileVersions, ...]]
+"""Changes files of another machine from their `before` to their `after`, merging later changes if asked.
+Raises `ToolError`; then nothing has changed."""
+
+
 class UndoLog:
     """The edits of a session. Made with a folder; nothing is read or written before the first use.
     `switched`: how often something was taken back or applied again. `seal` is the session's, and `trees` are
     the folders it works in: what stands in the log from an earlier run is used if it has that seal and
-    touches nothing else. Without them only this log's own entries are."""
+    touches nothing else. Without them only this log's own entries are. `elsewhere` changes files where they
+    are on another machine: paths are those over there, and this one's are never touched."""
 
     def __init__(
-        self, folder: str, disk: Disk = DISK, *, seal: Seal | None = None, trees: Sequence[str] = ()
+        self,
+        folder: str,
+        disk: Disk = DISK,
+        *,
+        seal: Seal | None = None,
+        trees: Sequence[str] = (),
+        elsewhere: SwitchElsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._file = EntryFile(folder, disk, seal or random_seal())
         self._trees = tuple(trees)
         self._outside = 0
@@ -118,7 +131,8 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            made = missing_parents(intent.real for intent in intents if intent.after is not None)
+            new = () if self._elsewhere else (intent.real for intent in intents if intent.after is not None)
+            made = missing_parents(new)
             files = tuple(_versions(self._blobs, intent) for intent in intents)
             entry = UndoEntry(self._last, task_id, call_id, tool, files, folders=made)
             self._file.append(entry)
@@ -289,7 +303,9 @@ class UndoLog:
         *,
         back: bool,
     ) -> Switched:
-        if entry.renames:
+        if self._elsewhere is not None:
+            switched = Switched(self._elsewhere(files, self._blobs, merging), ())
+        elif entry.renames:
             switched = Switched((), _move(entry.renames, folders, back=back))
         else:
             switched = switch(files, folders, self._blobs, self.disk, merging=merging)
@@ -306,12 +322,14 @@ class UndoLog:
             return
         self._loaded = True
         for line in self._file.lines():
-            if not isinstance(line, UndoEntry) or line.stays_in(self._trees):
+            # What a log of another machine holds was sealed by this session; its trees are not known here.
+            if not isinstance(line, UndoEntry) or self._elsewhere is not None or line.stays_in(self._trees):
                 self._replay(line)
             else:
                 self._outside += 1
                 self._last = max(self._last, line.id)
-        _sweep_all([file for entry in self._entries.values() for file in entry.files], self._blobs)
+        if self._elsewhere is None:
+            _sweep_all([file for entry in self._entries.values() for file in entry.files], self._blobs)
 
     def _replay(self, line: Line) -> None:
         match line:

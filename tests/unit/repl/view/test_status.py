@@ -162,3 +162,13 @@ def test_the_footer_names_the_branch_and_the_way_to_the_keys_where_there_is_room
     assert at(state, 80) == "ask · openai/gpt-5.2 · main* · sandboxed · ? keys"
     assert at(state, 44) == "ask · openai/gpt-5.2 · main* · sandboxed"
     assert at(state, 30) == "ask · openai/gpt-5.2 · main*"
+
+
+def test_the_machine_a_task_works_on_stays_however_narrow_it_gets() -> None:
+    state = ViewState()
+    state.facts = SessionFacts(
+        1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {}, branch="main*", target="build1 (lost)"
+    )
+    assert at(state, 80).startswith("ask · on build1 (lost) · openai/gpt-5.2 · ")
+    assert "main*" not in at(state, 80)
+    assert "on build1 (lost)" in at(state, 24)

@@ -1,0 +1,93 @@
+"""The other machine a task works on, as tools see it: services of a task, missing on this machine.
+
+Tools that find one of them use it; all others look at this machine, and are not offered where there is one.
+Only the interfaces: what implements them is imported when a target is used."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import msgspec
+
+from buddy.agent.tool import ToolContext
+from buddy.safety.paths import Located
+from buddy.workspace.files.store import LoadedFile, Replacement, Stamp
+from buddy.workspace.processes.child import Child
+
+
+class RemoteStatus(msgspec.Struct, frozen=True):
+    """The state of a file on another machine. `mode` has the kind of file in it."""
+
+    size: int
+    mode: int
+    modified_s: int
+
+
+class TargetFiles(Protocol):
+    """The files of another machine. Every method blocks, and raises `ToolError`."""
+
+    name: str
+
+    def locate(self, given: str) -> Located:
+        """Resolve a path over there."""
+        ...
+
+    def status(self, real: str) -> RemoteStatus | None:
+        """Return what is at a real path, None for nothing."""
+        ...
+
+    def load(self, located: Located, *, max_bytes: int = ...) -> LoadedFile | None:
+        """Return a file's bytes, None when there is no such file."""
+        ...
+
+    def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
+        """Return the entries of a folder."""
+        ...
+
+    def read_link(self, real: str) -> str:
+        """Return the target of a link, "" when it can't be read."""
+        ...
+
+    def replace(self, new: Replacement) -> Stamp:
+        """Replace or create a file, whole or not at all."""
+        ...
+
+    def remove(self, real: str, shown: str, was: LoadedFile) -> None:
+        """Delete a file that still is what it was."""
+        ...
+
+    def is_secret(self, real: str) -> bool:
+        """Tell whether a path's name says that it holds secrets."""
+        ...
+
+
+class StartedThere(Protocol):
+    """A command that was started on another machine."""
+
+    child: Child
+
+    def note(self) -> str:
+        """Return what the model has to know about its end, "" for nothing; once the child has ended. Raises
+        `ToolError` where nobody knows how it ended."""
+        ...
+
+
+class TargetShell(Protocol):
+    """The commands of another machine."""
+
+    name: str
+    shown: str
+
+    async def start(self, ctx: ToolContext, command: str, cwd: str) -> StartedThere:
+        """Start a command in a folder ("": the target's own). Raises `ToolError`."""
+        ...
+
+
+def target_files(ctx: ToolContext) -> TargetFiles | None:
+    """Return the files of the machine a call works on, None for this one."""
+    return cast(TargetFiles | None, ctx.services.get(TargetFiles))
+
+
+def target_shell(ctx: ToolContext) -> TargetShell | None:
+    """Return the shell of the machine a call works on, None for this one."""
+    return cast(TargetShell | None, ctx.services.get(TargetShell))

@@ -1,0 +1,1 @@
+"""Other machines that tasks work on: ssh connections, their files and their commands."""

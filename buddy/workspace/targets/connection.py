@@ -1,0 +1,261 @@
+"""One shared ssh connection: every command and every file goes through it. Blocks; call it in a thread."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import IO, Literal
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.targets.destination import CONNECT_LIMIT_S, SshDestination
+from buddy.workspace.targets.supervisor import ScriptReport, hello_script, read_report
+
+HELLO_LIMIT_S = CONNECT_LIMIT_S + 15.0
+CLOSE_LIMIT_S = 2.0
+MAX_SAID_BYTES = 16_384
+
+ConnectionState = Literal["closed", "open", "lost"]
+
+
+class TargetError(ToolError):
+    """The target can't be reached, or the connection to it was lost."""
+
+
+class HostFacts(msgspec.Struct, frozen=True):
+    """The other side: home folder, the target's folder with links resolved, system, and whether it has
+    bash."""
+
+    home: str
+    folder: str
+    system: str
+    has_bash: bool
+
+
+class FinishedScript(msgspec.Struct, frozen=True):
+    """The output of a script, and its exit code; None when its time was over."""
+
+    text: str
+    code: int | None
+
+
+class SshConnection:
+    """The connection to a destination, opened on first use and again after a loss. `environment` is that of
+    the ssh client; `program` finds the client."""
+
+    def __init__(
+        self,
+        destination: SshDestination,
+        environment: Callable[[], Mapping[str, str]],
+        program: Callable[[], str | None],
+    ) -> None:
+        self.destination = destination
+        self._environment = environment
+        self._find_program = program
+        self._lock = threading.RLock()
+        self._folder = ""
+        self._master: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._facts: HostFacts | None = None
+        self._others: list[subprocess.Popen[bytes]] = []
+        self.reason = ""
+        """Why the connection was lost or could not be opened, "" when it was not."""
+
+    @property
+    def state(self) -> ConnectionState:
+        """Return the state, without asking the other side."""
+        if self._master is None:
+            return "lost" if self.reason else "closed"
+        return "open" if self._master.poll() is None else "lost"
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment of the ssh client."""
+        return self._environment()
+
+    def ensure(self) -> HostFacts:
+        """Open the connection unless it is open. Raises `TargetError` with the reason."""
+        with self._lock:
+            if self._facts is not None and self.state == "open":
+                return self._facts
+            self._drop(self.explain_loss())
+            try:
+                self._facts = self._open()
+            except TargetError as error:
+                self._drop(str(error))
+                raise
+            self.reason = ""
+            return self._facts
+
+    def lost(self) -> TargetError:
+        """Return the error for a call that the loss of the connection ended."""
+        reason = self._explain()
+        because = f" ({reason})" if reason else ""
+        return TargetError(
+            f"the connection to {self.destination.name} was lost{because}; the next call connects again"
+        )
+
+    def explain_loss(self) -> str:
+        """Return why the connection was lost or could not be opened, "" when it was not."""
+        if self.state != "lost":
+            return ""
+        return self._explain() or self.reason or "the other side ended it"
+
+    def channel_argv(self) -> tuple[str, ...]:
+        """Return the command that runs `sh` over there, through the open connection."""
+        return self.destination.channel_argv(self._program(), self._socket)
+
+    def start_sftp(self) -> subprocess.Popen[bytes]:
+        """Start an sftp channel on the open connection; this connection ends it."""
+        process = self._start(self.destination.sftp_argv(self._program(), self._socket), subprocess.DEVNULL)
+        self._others = [other for other in self._others if other.poll() is None] + [process]
+        return process
+
+    def run_script(self, script: bytes, *, limit_s: float) -> FinishedScript:
+        """Run a script over there and return what it wrote."""
+        process = self._start(self.channel_argv(), subprocess.STDOUT)
+        try:
+            out, _ = process.communicate(script, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            return FinishedScript(out[-MAX_SAID_BYTES:].decode("utf-8", "replace"), None)
+        return FinishedScript(out[-MAX_SAID_BYTES:].decode("utf-8", "replace"), process.returncode)
+
+    def close(self) -> None:
+        """Close the connection and everything that goes through it."""
+        with self._lock:
+            self._drop("")
+
+    # -- internals
+
+    @property
+    def _socket(self) -> str:
+        return os.path.join(self._folder, "s")
+
+    def _program(self) -> str:
+        found = self._find_program()
+        if found is None:
+            raise TargetError("expected the program ssh in the system's folders, found none; install OpenSSH")
+        return found
+
+    def _start(self, argv: tuple[str, ...], errors: int) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=dict(self._environment()),
+                cwd="/",
+                start_new_session=True,  # Ctrl+C in buddy is no signal for it
+            )
+        except OSError as error:
+            raise TargetError(f"ssh could not be started: {error.strerror}") from error
+
+    def _open(self) -> HostFacts:
+        name, folder = self.destination.name, self.destination.folder
+        # Short: the path of a socket has 104 characters at most. Only this user can enter the folder.
+        self._folder = tempfile.mkdtemp(prefix="buddy-ssh-")
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - held as long as the connection
+        argv = self.destination.master_argv(self._program(), self._socket)
+        master = self._master = self._start(argv, self._said.fileno())
+        tag = secrets.token_hex(8)
+        report = self._greet(master, hello_script(tag, folder), tag)
+        if report.get("no-folder") is not None:
+            raise TargetError(f"there is no folder {visible(folder)} on {name}; nothing was done")
+        if lacks := report.get("lacks"):
+            raise TargetError(f"{name} has no program {lacks}, which commands there need to be ended with")
+        home, real = report.get("home"), report.get("folder")
+        if report.get("ready") is None or home is None or real is None:
+            raise TargetError(f"{name} can't be reached: {self._explain() or 'it did not answer'}")
+        return HostFacts(home, real, report.get("system") or "", report.get("bash") is not None)
+
+    def _greet(self, master: subprocess.Popen[bytes], script: bytes, tag: str) -> ScriptReport:
+        """Send the greeting and read the answer; a server that says nothing is given up on."""
+        if master.stdin is None or master.stdout is None:
+            return ScriptReport({})
+        timer = threading.Timer(HELLO_LIMIT_S, master.kill)
+        timer.start()
+        lines: list[str] = []
+        try:
+            with suppress(OSError):  # it ended at once: its last words say why
+                master.stdin.write(script)
+                master.stdin.flush()
+            for line in iter(lambda: _read_line(master.stdout), b""):
+                lines.append(line.decode("utf-8", "surrogateescape"))
+                if line.rstrip() == f"buddy:{tag} ready".encode():
+                    break
+            else:
+                master.wait()
+        finally:
+            timer.cancel()
+        return read_report("".join(lines), tag)
+
+    def _explain(self) -> str:
+        """Return what ssh said last, in words for people; "" when it said nothing."""
+        if self._said is None:
+            return self.reason
+        self._said.seek(0)
+        text = self._said.read(MAX_SAID_BYTES).decode("utf-8", "replace")
+        return explain_ssh(text, self.destination)
+
+    def _drop(self, reason: str) -> None:
+        master, others = self._master, self._others
+        self._master, self._others, self._facts = None, [], None
+        self.reason = reason
+        ours = [*others, *([master] if master is not None else [])]
+        for process in ours:
+            _close_pipes(process)
+        deadline = time.monotonic() + CLOSE_LIMIT_S
+        for process in ours:
+            try:
+                process.wait(max(0.05, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+
+
+def _read_line(stream: IO[bytes] | None) -> bytes:
+    return b"" if stream is None else stream.readline(MAX_SAID_BYTES)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+
+
+def explain_ssh(text: str, destination: SshDestination) -> str:
+    """Return the reason ssh gave, with what to do about it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = visible(lines[-1]) if lines else ""
+    host = destination.host
+    if "IDENTIFICATION HAS CHANGED" in text:
+        return (
+            f"the host key of {host} is not the one that is known: somebody may be listening. Nothing was "
+            "sent. Find out why it changed before you remove the old key (ssh-keygen -R)"
+        )
+    if "Host key verification failed" in text:
+        return (
+            f"the host key of {host} is not known, and buddy accepts none by itself: run `ssh {host}` once "
+            "and compare it"
+        )
+    if "Permission denied" in last:
+        return f"{last}; buddy never asks for a password: load your key into the agent (ssh-add)"
+    return last

@@ -1,0 +1,269 @@
+"""The files of another machine, by sftp: the same records as local ones, so that the same engine edits them.
+
+A file is replaced by a rename, so it is the old or the new one at every instant, also when the connection is
+lost. Blocks; used in threads."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import stat
+from contextlib import suppress
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Located, is_beneath
+from buddy.safety.protected import ProtectedPlaces, protected_reason, secret_reason
+from buddy.safety.sanitise import visible
+from buddy.workspace.elsewhere import RemoteStatus
+from buddy.workspace.files.store import (
+    ACTS_AS_OWNER,
+    MAX_EDIT_BYTES,
+    LoadedFile,
+    Replacement,
+    Stamp,
+    refuse_irregular,
+    temporary_name,
+)
+from buddy.workspace.targets.connection import HostFacts, SshConnection, TargetError
+from buddy.workspace.targets.sftp import SftpClient
+
+_KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
+MAX_PATH_CHARS = 4000
+NEW_FILE_MODE = 0o644
+
+
+class RemoteFiles:
+    """The files of one target. `name` stands before paths that people and models read."""
+
+    def __init__(self, connection: SshConnection) -> None:
+        self._connection = connection
+        self.name = connection.destination.name
+        self._client: SftpClient | None = None
+        self._left: set[str] = set()
+        """Temporary files that a lost connection may have left."""
+
+    def facts(self) -> HostFacts:
+        """Return the other side's home and folder; connects."""
+        return self._connection.ensure()
+
+    def _sftp(self) -> SftpClient:
+        self._connection.ensure()
+        if self._client is None or not self._client.is_usable:
+            process = self._connection.start_sftp()
+            if process.stdin is None or process.stdout is None:
+                raise TargetError("ssh could not be started")
+            self._client = SftpClient(process.stdin, process.stdout, self._explain_loss)
+            self._sweep(self._client)
+        return self._client
+
+    def _explain_loss(self) -> TargetError:
+        if self._connection.state == "open":
+            return TargetError(
+                f"{self.name} offers no sftp, or prints something before it; files can't be used"
+            )
+        return self._connection.lost()
+
+    def _sweep(self, client: SftpClient) -> None:
+        for path in tuple(self._left):
+            with suppress(FileNotFoundError, PermissionError):
+                client.remove(path)
+            self._left.discard(path)
+
+    def locate(self, given: str) -> Located:
+        """Resolve a path over there. Raises `ToolError` for anything that cannot be a path."""
+        if not given.strip() or "\0" in given or len(given) > MAX_PATH_CHARS:
+            raise ToolError(f"expected a path on {self.name}, found {visible(given[:100])!r}")
+        facts = self.facts()
+        text = given
+        if text == "~" or text.startswith("~/"):
+            text = facts.home + text[1:]
+        path = posixpath.normpath(posixpath.join(facts.folder, text))
+        path = "/" + path.lstrip("/")
+        real = self._real(path)
+        places = ProtectedPlaces(facts.home, (), (facts.folder,))
+        inside = is_beneath(real, facts.folder)
+        shown = visible(posixpath.relpath(real, facts.folder) if inside else real)
+        return Located(
+            given,
+            path,
+            real,
+            inside,
+            shown,
+            protected_reason(real, places) or protected_reason(path, places),
+            secret_reason(real, places) or secret_reason(path, places),
+        )
+
+    def _real(self, path: str) -> str:
+        """Resolve the links of a path; what does not exist yet keeps its name."""
+        missing: list[str] = []
+        while True:
+            try:
+                return posixpath.join(self._sftp().real_path(path), *reversed(missing))
+            except FileNotFoundError:
+                if path == "/":
+                    raise
+                missing.append(posixpath.basename(path))
+                path = posixpath.dirname(path)
+            except OSError as error:
+                raise ToolError(f"cannot resolve {visible(path)} on {self.name}: {_reason(error)}") from error
+
+    def status(self, real: str) -> RemoteStatus | None:
+        """Return the attributes of a real path, None when nothing exists there."""
+        try:
+            return self._sftp().status(real)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._error("look at", real, error) from error
+
+    def load(self, located: Located, *, max_bytes: int = MAX_EDIT_BYTES) -> LoadedFile | None:
+        """Return a file's bytes, None when there is no such file."""
+        real, shown = located.real, located.shown
+        if located.given.rstrip().endswith("/"):
+            raise ToolError(f"{shown} is given as a folder, with a slash at its end; expected a file")
+        if real.startswith(_KERNEL_ROOTS):
+            raise ToolError(f"{shown} is made by the kernel, not a regular file; it is not read")
+        status = self.status(real)
+        if status is None:
+            return None
+        if stat.S_ISDIR(status.mode):
+            raise ToolError(f"{shown} is a folder; expected a file")
+        refuse_irregular(status.mode, shown)
+        if status.size > max_bytes:
+            raise ToolError(
+                f"{shown} has {status.size:,} bytes; at most {max_bytes:,} can be handled. "
+                "Use a shell command."
+            )
+        try:
+            data = self._sftp().read(real, max_bytes + 1, status.size)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._error("read", real, error) from error
+        if len(data) > max_bytes:
+            raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
+        return LoadedFile(data, stat.S_IMODE(status.mode), _stamp(status), 1)
+
+    def is_secret(self, real: str) -> bool:
+        """Tell whether a path's name says that it holds secrets."""
+        facts = self.facts()
+        return bool(secret_reason(real, ProtectedPlaces(facts.home, (), (facts.folder,))))
+
+    def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
+        """Return the entries of a folder."""
+        try:
+            return self._sftp().list(real)
+        except OSError as error:
+            raise self._error("list", real, error) from error
+
+    def read_link(self, real: str) -> str:
+        """Return the target of a link, "" when it can't be read."""
+        try:
+            return self._sftp().read_link(real)
+        except OSError:
+            return ""
+
+    def replace(self, new: Replacement) -> Stamp:
+        """Write a temporary file beside the target and rename it into its place. Refused when the target is
+        not what it was; sftp can't exchange names, so a save between that look and the rename is lost."""
+        folder = posixpath.dirname(new.real)
+        temporary = posixpath.join(folder, new.temporary or temporary_name())
+        mode = new.mode if new.mode is not None else new.was.mode if new.was is not None else NEW_FILE_MODE
+        if new.was is not None and not new.was.mode & 0o222 and not new.read_only_too:
+            raise ToolError(f"cannot write {new.shown}: the file is read-only")
+        if new.was is None:
+            self._make_folders(folder)
+        client = self._sftp()
+        self._left.add(temporary)
+        try:
+            client.write_new(temporary, new.data, mode & 0o777 & ~ACTS_AS_OWNER)
+            self._require_unchanged(new)
+            if new.was is None:
+                client.rename(temporary, new.real)
+            else:
+                client.replace(temporary, new.real)
+        except OSError as error:
+            full = self._is_full(client, folder)
+            self._discard(client, temporary)
+            if new.was is None and self.status(new.real) is not None:
+                raise ToolError(f"{new.shown} appeared while it was being written; read it first") from error
+            if full:
+                raise ToolError(
+                    f"cannot write {new.shown} on {self.name}: the disk is full; nothing was changed"
+                ) from error
+            raise self._error("write", new.real, error) from error
+        except TargetError:
+            raise  # the temporary file goes when the connection is back
+        except ToolError:
+            self._discard(client, temporary)
+            raise
+        self._left.discard(temporary)
+        status = self.status(new.real)
+        return _stamp(status) if status is not None else Stamp(0, 0, 0, 0, 0)
+
+    def remove(self, real: str, shown: str, was: LoadedFile) -> None:
+        """Delete a file that still is what it was."""
+        located = Located(real, real, real, True, shown, "", "")
+        now = self.load(located)
+        if now is None or now.digest != was.digest:
+            raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
+        try:
+            self._sftp().remove(real)
+        except OSError as error:
+            raise self._error("delete", real, error) from error
+
+    def _require_unchanged(self, new: Replacement) -> None:
+        located = Located(new.real, new.real, new.real, True, new.shown, "", "")
+        if self._real(new.real) != new.real:
+            raise ToolError(
+                f"{new.shown} leads to another file now (a link was changed); nothing was written"
+            )
+        now = self.load(located)
+        if new.was is None:
+            if now is not None:
+                raise ToolError(f"{new.shown} appeared while it was being written; read it first")
+        elif now is None or now.digest != new.was.digest:
+            raise ToolError(
+                f"{new.shown} was changed by something else while it was being edited; nothing was written. "
+                "Read it again."
+            )
+
+    def _make_folders(self, folder: str) -> None:
+        missing: list[str] = []
+        while self.status(folder) is None:
+            missing.append(folder)
+            folder = posixpath.dirname(folder)
+        for path in reversed(missing):
+            try:
+                self._sftp().make_folder(path)
+            except OSError as error:
+                if self.status(path) is None:
+                    raise self._error("make", path, error) from error
+
+    def _discard(self, client: SftpClient, temporary: str) -> None:
+        with suppress(FileNotFoundError, PermissionError, OSError):
+            client.remove(temporary)
+        self._left.discard(temporary)
+
+    def _is_full(self, client: SftpClient, folder: str) -> bool:
+        with suppress(OSError):
+            free = client.free_bytes(folder)
+            return free is not None and free < 4096
+        return False
+
+    def _error(self, doing: str, real: str, error: OSError) -> ToolError:
+        return ToolError(f"cannot {doing} {visible(real)} on {self.name}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    match error.errno:
+        case errno.EACCES:
+            return "permission denied"
+        case errno.ENOENT:
+            return "there is no such file or folder"
+        case _:
+            return visible(error.strerror or str(error))
+
+
+def _stamp(status: RemoteStatus) -> Stamp:
+    return Stamp(0, 0, status.size, status.modified_s * 1_000_000_000, 0)

@@ -1,0 +1,87 @@
+"""The commands of one ssh target."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+
+from buddy.agent.formatting import format_count
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.pool import ChildProcesses
+from buddy.workspace.processes.termination import run_to_end
+from buddy.workspace.targets.connection import SshConnection
+from buddy.workspace.targets.remote_command import RemoteCommand
+
+BEGIN_LIMIT_S = 15.0
+POLL_S = 0.01
+
+
+class StartedCommand:
+    """A command that was started over there."""
+
+    def __init__(self, connection: SshConnection, command: RemoteCommand, child: Child, cwd: str) -> None:
+        self._connection, self._command, self._cwd = connection, command, cwd
+        self.child = child
+
+    def note(self) -> str:
+        """Return what the model has to know about its end. Raises `ToolError` where nobody knows how it
+        ended."""
+        name, end = self._connection.destination.name, self._command.end()
+        if end.has_no_folder:
+            raise ToolError(f"there is no folder {visible(self._cwd)} on {name}; nothing was run")
+        if end.is_lost:
+            raise ToolError(
+                f"{self._connection.lost()}. How the command ended is not known; {name} ends what is left of "
+                f"it. Its output so far:\n{self.child.log.text()}"
+            )
+        notes = [f"no bash on {name}: sh ran it"] if end.shell != "bash" else []
+        if end.ended_others:
+            notes.append("processes it left running were ended: nothing outlives a command there")
+        if end.survivors:
+            count = format_count(len(end.survivors.split()), "process", "processes")
+            notes.append(f"{count} could not be ended over there: {visible(end.survivors)}")
+        return "; ".join(notes)
+
+
+class RemoteShell:
+    """The shell of one target; `children` owns the local clients."""
+
+    def __init__(self, connection: SshConnection, children: ChildProcesses) -> None:
+        self._connection, self._children = connection, children
+        self.name = connection.destination.name
+        self.shown = f"{self.name} ({connection.destination.shown})"
+
+    async def start(self, ctx: ToolContext, command: str, cwd: str) -> StartedCommand:
+        """Start a command in a folder ("": the target's own). Connects; raises `ToolError`."""
+        facts = await asyncio.to_thread(self._connection.ensure)
+        if cwd == "~" or cwd.startswith("~/"):
+            cwd = facts.home + cwd[1:]
+        folder = posixpath.join(facts.folder, cwd)
+        remote = RemoteCommand(self._connection, folder, command)
+        child = remote.start(self._children, ctx.task_id)
+        try:
+            await _wait_for_begin(remote, child)
+        except asyncio.CancelledError:
+            await run_to_end(_end_when_begun(remote, child))
+            raise
+        return StartedCommand(self._connection, remote, child, cwd)
+
+
+async def _wait_for_begin(remote: RemoteCommand, child: Child) -> None:
+    """Wait until the other side has begun, or will not."""
+    deadline = time.monotonic() + BEGIN_LIMIT_S
+
+    def is_waiting() -> bool:
+        return not remote.has_begun() and child.exit is None and time.monotonic() < deadline
+
+    while is_waiting():  # noqa: ASYNC110 - the other side writes it into a file of ours
+        await asyncio.sleep(POLL_S)
+
+
+async def _end_when_begun(remote: RemoteCommand, child: Child) -> None:
+    """End a command that was cancelled while it began: what is not there yet can't be ended."""
+    await _wait_for_begin(remote, child)
+    await child.end("cancelled")

@@ -1,0 +1,301 @@
+"""A client of the SFTP protocol, version 3, over the pipes of `ssh -s … sftp`. Blocks; used in threads.
+
+Own code because the libraries that speak it (paramiko, asyncssh) bring their own ssh, which reads neither
+the person's configuration nor shares their connection. Format: draft-ietf-secsh-filexfer-02; the extensions
+are those of OpenSSH's PROTOCOL file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+from collections.abc import Callable
+from typing import IO
+
+from buddy.workspace.elsewhere import RemoteStatus
+from buddy.workspace.targets.connection import TargetError
+
+_INIT, _OPEN, _CLOSE, _READ, _WRITE = 1, 3, 4, 5, 6
+_LSTAT, _FSETSTAT, _OPENDIR, _READDIR, _REMOVE = 7, 10, 11, 12, 13
+_MKDIR, _RMDIR, _REALPATH, _RENAME, _READLINK, _EXTENDED = 14, 15, 16, 18, 19, 200
+_VERSION, _STATUS, _HANDLE, _DATA, _NAME, _ATTRS = 2, 101, 102, 103, 104, 105
+_OK, _EOF = 0, 1
+_ERRNO = {2: errno.ENOENT, 3: errno.EACCES, 8: errno.EOPNOTSUPP}
+READ, WRITE, CREATE, EXCLUSIVE = 0x01, 0x02, 0x08, 0x20
+_HAS_SIZE, _HAS_OWNER, _HAS_MODE, _HAS_TIMES, _HAS_MORE = 0x1, 0x2, 0x4, 0x8, 0x80000000
+CHUNK_BYTES = 32_768
+"""What every server accepts in one request."""
+MOST_WAITING = 16
+"""Requests that are sent before the first answer is read: a far machine is not waited for each time."""
+MAX_PACKET_BYTES = 1_000_000
+
+
+class _Packet:
+    """A received packet, read from its start."""
+
+    def __init__(self, kind: int, data: bytes) -> None:
+        self.kind, self._data, self._at = kind, data, 0
+
+    def number(self) -> int:
+        """Read a 32 bit number."""
+        (value,) = struct.unpack_from(">I", self._data, self._at)
+        self._at += 4
+        return value
+
+    def text(self) -> bytes:
+        """Read a text with its length."""
+        size = self.number()
+        self._at += size
+        if self._at > len(self._data):
+            raise struct.error("a text is longer than its packet")
+        return self._data[self._at - size : self._at]
+
+    def attributes(self) -> RemoteStatus:
+        """Read the attributes of a file; 0 where the server does not tell."""
+        flags = self.number()
+        size = mode = modified = 0
+        if flags & _HAS_SIZE:
+            size = self.number() << 32 | self.number()
+        if flags & _HAS_OWNER:
+            self._at += 8
+        if flags & _HAS_MODE:
+            mode = self.number()
+        if flags & _HAS_TIMES:
+            self.number()
+            modified = self.number()
+        if flags & _HAS_MORE:
+            for _ in range(self.number()):
+                self.text()
+                self.text()
+        return RemoteStatus(size, mode, modified)
+
+
+def _text(data: bytes | str) -> bytes:
+    raw = os.fsencode(data) if isinstance(data, str) else data
+    return struct.pack(">I", len(raw)) + raw
+
+
+class SftpClient:
+    """One channel. Every method raises `OSError` for what the server refuses and `lost()` when the channel
+    ends; after that the client is of no use any more."""
+
+    def __init__(self, to: IO[bytes], back: IO[bytes], lost: Callable[[], TargetError]) -> None:
+        self._to, self._back, self._lost = to, back, lost
+        self._lock = threading.RLock()
+        self._last = 0
+        self._early: dict[int, _Packet] = {}
+        self.is_usable = True
+        self._extensions: set[bytes] = set()
+        with self._lock:
+            self._send_raw(bytes((_INIT,)) + struct.pack(">I", 3))
+            packet = self._receive()
+            if packet.kind != _VERSION:
+                raise self._broken()
+            packet.number()
+            try:
+                while True:
+                    self._extensions.add(packet.text())
+                    packet.text()
+            except struct.error:  # the end of the list
+                return
+
+    def real_path(self, path: str) -> str:
+        """Return a path with its links resolved."""
+        packet = self._ask(_REALPATH, _text(path), _NAME)
+        packet.number()
+        return os.fsdecode(packet.text())
+
+    def status(self, path: str) -> RemoteStatus:
+        """Return the attributes of a file; of a link its own."""
+        return self._ask(_LSTAT, _text(path), _ATTRS).attributes()
+
+    def read_link(self, path: str) -> str:
+        """Return the target of a link."""
+        packet = self._ask(_READLINK, _text(path), _NAME)
+        packet.number()
+        return os.fsdecode(packet.text())
+
+    def read(self, path: str, max_bytes: int, expected: int) -> bytes:
+        """Return a file's bytes, at most so many; about as many as `expected`."""
+        with self._lock:
+            handle = self._ask(_OPEN, _text(path) + struct.pack(">II", READ, 0), _HANDLE).text()
+            try:
+                return self._read_all(handle, max_bytes, expected // CHUNK_BYTES + 1)
+            finally:
+                self._close(handle)
+
+    def write_new(self, path: str, data: bytes, mode: int) -> None:
+        """Write a file that must not exist yet, and have it flushed to the disk. What was begun stays when
+        it fails."""
+        with self._lock:
+            flags = WRITE | CREATE | EXCLUSIVE
+            opened = _text(path) + struct.pack(">III", flags, _HAS_MODE, 0o600)
+            handle = self._ask(_OPEN, opened, _HANDLE).text()
+            try:
+                waiting: list[int] = []
+                for at in range(0, len(data), CHUNK_BYTES):
+                    piece = _text(handle) + struct.pack(">Q", at) + _text(data[at : at + CHUNK_BYTES])
+                    waiting.append(self._send(_WRITE, piece))
+                    if len(waiting) >= MOST_WAITING:
+                        self._expect_ok(waiting)
+                self._expect_ok(waiting)
+                self._ask(_FSETSTAT, _text(handle) + struct.pack(">II", _HAS_MODE, mode), _STATUS)
+                if b"fsync@openssh.com" in self._extensions:
+                    self._ask(_EXTENDED, _text(b"fsync@openssh.com") + _text(handle), _STATUS)
+            finally:
+                self._close(handle)
+
+    def replace(self, old: str, new: str) -> None:
+        """Rename a file over another one, atomically."""
+        if b"posix-rename@openssh.com" not in self._extensions:
+            raise OSError(errno.EOPNOTSUPP, "the server can't replace a file atomically", new)
+        self._ask(_EXTENDED, _text(b"posix-rename@openssh.com") + _text(old) + _text(new), _STATUS)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file to a name that is free; a server of version 3 replaces nothing."""
+        self._ask(_RENAME, _text(old) + _text(new), _STATUS)
+
+    def remove(self, path: str) -> None:
+        """Delete a file or a link."""
+        self._ask(_REMOVE, _text(path), _STATUS)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder."""
+        self._ask(_MKDIR, _text(path) + struct.pack(">I", 0), _STATUS)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        self._ask(_RMDIR, _text(path), _STATUS)
+
+    def list(self, path: str) -> list[tuple[str, RemoteStatus]]:
+        """Return the entries of a folder."""
+        with self._lock:
+            handle = self._ask(_OPENDIR, _text(path), _HANDLE).text()
+            entries: list[tuple[str, RemoteStatus]] = []
+            try:
+                while (packet := self._ask_or_end(_READDIR, _text(handle), _NAME)) is not None:
+                    for _ in range(packet.number()):
+                        name = os.fsdecode(packet.text())
+                        packet.text()
+                        attributes = packet.attributes()
+                        if name not in (".", ".."):
+                            entries.append((name, attributes))
+            finally:
+                self._close(handle)
+            return entries
+
+    def free_bytes(self, path: str) -> int | None:
+        """Return the free space around a path, None where the server does not tell."""
+        if b"statvfs@openssh.com" not in self._extensions:
+            return None
+        packet = self._ask(_EXTENDED, _text(b"statvfs@openssh.com") + _text(path), 201)
+        numbers = [packet.number() << 32 | packet.number() for _ in range(5)]
+        return numbers[1] * numbers[4]
+
+    # -- packets
+
+    def _read_all(self, handle: bytes, max_bytes: int, ahead: int) -> bytes:
+        pieces: dict[int, bytes] = {}
+        at, done = 0, False
+        asked: list[tuple[int, int, int]] = []
+        while not done or asked:
+            while not done and len(asked) < min(MOST_WAITING, ahead) and at < max_bytes:
+                size = min(CHUNK_BYTES, max_bytes - at)
+                asked.append((at, size, self._send(_READ, _text(handle) + struct.pack(">QI", at, size))))
+                at += size
+            if not asked:
+                break
+            start, size, number = asked.pop(0)
+            packet = self._answer(number, _DATA, may_end=True)
+            if packet is None:
+                done = True
+                continue
+            data = packet.text()
+            pieces[start] = data
+            if 0 < len(data) < size:  # a short answer is no end: the rest is asked for again
+                rest = size - len(data)
+                again = self._send(_READ, _text(handle) + struct.pack(">QI", start + len(data), rest))
+                asked.insert(0, (start + len(data), rest, again))
+        return b"".join(pieces[start] for start in sorted(pieces))
+
+    def _expect_ok(self, numbers: list[int]) -> None:
+        """Read the answers of all requests, also after a refusal; raise the first one."""
+        problem: OSError | None = None
+        for number in numbers:
+            try:
+                self._answer(number, _STATUS)
+            except OSError as error:
+                problem = problem or error
+        numbers.clear()
+        if problem is not None:
+            raise problem
+
+    def _close(self, handle: bytes) -> None:
+        if self.is_usable:
+            self._ask(_CLOSE, _text(handle), _STATUS)
+
+    def _ask(self, kind: int, data: bytes, wanted: int) -> _Packet:
+        with self._lock:
+            packet = self._answer(self._send(kind, data), wanted)
+            assert packet is not None
+            return packet
+
+    def _ask_or_end(self, kind: int, data: bytes, wanted: int) -> _Packet | None:
+        return self._answer(self._send(kind, data), wanted, may_end=True)
+
+    def _send(self, kind: int, data: bytes) -> int:
+        self._last += 1
+        self._send_raw(bytes((kind,)) + struct.pack(">I", self._last) + data)
+        return self._last
+
+    def _send_raw(self, data: bytes) -> None:
+        try:
+            self._to.write(struct.pack(">I", len(data)) + data)
+            self._to.flush()
+        except (OSError, ValueError) as error:
+            raise self._broken() from error
+
+    def _answer(self, number: int, wanted: int, *, may_end: bool = False) -> _Packet | None:
+        """Read the answer to a request; servers may answer in another order."""
+        try:
+            while number not in self._early:
+                packet = self._receive()
+                self._early[packet.number()] = packet
+                if len(self._early) > 2 * MOST_WAITING:
+                    raise self._broken()
+            packet = self._early.pop(number)
+            if packet.kind != _STATUS:
+                if packet.kind != wanted:
+                    raise self._broken()
+                return packet
+            code = packet.number()
+            if code == _OK and wanted == _STATUS:
+                return packet
+            if code == _EOF and may_end:
+                return None
+            said = packet.text().decode("utf-8", "replace")
+        except struct.error as error:
+            raise self._broken() from error
+        raise OSError(_ERRNO.get(code, errno.EIO), said)
+
+    def _receive(self) -> _Packet:
+        head = self._exactly(5)
+        size = struct.unpack(">I", head[:4])[0]
+        if not 1 <= size <= MAX_PACKET_BYTES:  # a start-up file over there that prints something, say
+            raise self._broken()
+        return _Packet(head[4], self._exactly(size - 1))
+
+    def _exactly(self, size: int) -> bytes:
+        try:
+            data = self._back.read(size)
+        except (OSError, ValueError) as error:
+            raise self._broken() from error
+        if len(data) != size:
+            raise self._broken()
+        return data
+
+    def _broken(self) -> TargetError:
+        self.is_usable = False
+        return self._lost()
