@@ -192,7 +192,8 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
             f"{format_count(running, 'task')} running" if running else "",
             ((_SHORT_WORDS, f"{running} running"),),
         ),
-        _sandbox(facts.sandbox),
+        # The sandbox is this machine's: over there nothing confines a command.
+        *(() if facts.target else (_sandbox(facts.sandbox),)),
         *_warnings(facts),
     ]
     return [part for part in parts if part.text]

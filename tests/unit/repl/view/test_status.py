@@ -171,4 +171,5 @@ def test_the_machine_a_task_works_on_stays_however_narrow_it_gets() -> None:
     )
     assert at(state, 80).startswith("ask · on build1 (lost) · openai/gpt-5.2 · ")
     assert "main*" not in at(state, 80)
+    assert "sandbox" not in at(state, 80)
     assert "on build1 (lost)" in at(state, 24)
