@@ -354,7 +354,7 @@ BORDERS = {
     "extend/plugins/isolation.py contain.run_safely": "an extension: a tool of the person's own",
     "headless/permission_requests.py PermissionRequests._ask": "an approval: a dead answerer denies",
     "headless/permission_requests.py PermissionRequests._ask_question": "as above, of a question",
-    "headless/structured.py AnswerSchema.check": "a schema: a reference fails in a package of the library",
+    "headless/schema_check.py find_problem": "a schema: a reference fails in a package of the library",
     "extend/hooks/dispatcher.py Hooks._run": "a hook: callbacks are code of the driving program",
     "extend/mcp/library.py _run": "a package: its import fails in whoever awaits it",
     "extend/mcp/client.py connect": "an MCP server: the protocol library raises what a server makes it raise",

@@ -74,14 +74,14 @@ async def run_exec(board: TaskBoard, task_id: int, run: ExecRun, output: Format)
     signals.install()
     try:
         outcome = await _run_turn(board, task_id, run.content, run, watch, output)
-        structured = _check_answer(run.schema, outcome)
+        structured = await asyncio.to_thread(_check_answer, run.schema, outcome)
         tries = 1
         while structured is not None and structured.problem and tries < MAX_TRIES:
             again = (Text(correction(structured.problem)),)
             replies = outcome.replies
             outcome = await _run_turn(board, task_id, again, run, watch, output)
             outcome = msgspec.structs.replace(outcome, replies=replies + outcome.replies)
-            structured = _check_answer(run.schema, outcome)
+            structured = await asyncio.to_thread(_check_answer, run.schema, outcome)
             tries += 1
     finally:
         signals.remove()

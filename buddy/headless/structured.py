@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.app.options import UsageError
+from buddy.headless import schema_check
 
 MAX_TRIES = 3
-MAX_PROBLEM_CHARS = 600
+CHECK_LIMIT_S = 10
 _FENCE = pattern(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 
@@ -26,7 +29,7 @@ class StructuredAnswer(msgspec.Struct, frozen=True):
 class AnswerSchema:
     """The schema of a run's answer. Raises `UsageError` for one that is no JSON Schema."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], *, limit_s: float = CHECK_LIMIT_S) -> None:
         from jsonschema import Draft202012Validator, SchemaError  # 60 ms, only with a schema
         from jsonschema.validators import validator_for
 
@@ -35,24 +38,39 @@ class AnswerSchema:
             kind.check_schema(schema)
         except SchemaError as error:
             raise UsageError(f"--json-schema: no JSON Schema: {error.message[:200]}") from error
-        self._validator = kind(schema)
+        self._schema = schema
+        self._limit_s = limit_s
 
     def check(self, answer: str) -> StructuredAnswer:
-        """Return the value of an answer; a code fence around it does no harm."""
+        """Return the value of an answer; a code fence around it does no harm. Blocks."""
         fenced = _FENCE().fullmatch(answer)
         try:
-            value = json.loads(fenced[1] if fenced else answer)
+            value = json.loads(fenced[1] if fenced else answer, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             return StructuredAnswer(problem=f"it is no JSON: {error}")
+        problem = self._problem(value)
+        return StructuredAnswer(problem=problem) if problem else StructuredAnswer(value)
+
+    def _problem(self, value: Any) -> str:
+        """Return what is wrong with a value. In another process, since a pattern can take for ever."""
+        request = json.dumps({"schema": self._schema, "value": value})
         try:
-            error = next(iter(self._validator.iter_errors(value)), None)
-        # An unresolvable reference shows only when a value reaches it.
-        except Exception as error:  # noqa: BLE001 - the library raises those of another package
-            return StructuredAnswer(problem=f"the schema can't be applied: {str(error)[:MAX_PROBLEM_CHARS]}")
-        if error is None:
-            return StructuredAnswer(value)
-        place = "/".join(map(str, error.absolute_path)) or "the whole value"
-        return StructuredAnswer(problem=f"{place}: {error.message[:MAX_PROBLEM_CHARS]}")
+            done = subprocess.run(
+                [sys.executable, "-I", schema_check.__file__],
+                input=request.encode(),
+                capture_output=True,
+                timeout=self._limit_s,
+                check=True,
+            )
+            return str(json.loads(done.stdout)["problem"])
+        except subprocess.TimeoutExpired:
+            return f"it could not be checked within {self._limit_s:g} s: a pattern of the schema is too slow"
+        except (OSError, subprocess.CalledProcessError, ValueError, KeyError):
+            return "it could not be checked"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def correction(problem: str) -> str:

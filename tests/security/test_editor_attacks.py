@@ -32,7 +32,7 @@ def request(preview: Any, **fields: Any) -> ApprovalRequested:
 
 
 def content(preview: Any, **fields: Any) -> str:
-    """What the editor shows of a request, joined."""
+    """Join the texts that the editor shows of a request."""
     shown: list[str] = []
     for part in approval_content(request(preview, **fields), lambda path: f"/project/{path}"):
         shown.append(part.content.text if part.type == "content" else f"{part.path}\n{part.new_text}")
