@@ -488,7 +488,7 @@ def test_no_regular_expression_is_compiled_while_modules_are_imported() -> None:
         "    return compiled(text, flags)\n"
         "re._compiler.compile = watched\n"
         "import buddy.cli.headless, buddy.llm.direct.openai, buddy.llm.direct.anthropic\n"
-        "import buddy.cli.interactive, buddy.cli.screen_surface, buddy.repl.start\n"
+        "import buddy.cli.interactive, buddy.repl.app, buddy.repl.start\n"
         "print(json.dumps([one for one in found if one[0].startswith('buddy.')]))"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

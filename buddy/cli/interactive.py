@@ -239,10 +239,9 @@ def open_surface(
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
-    from buddy.cli.line_surface import LineSurface  # only needed for plain lines
-    from buddy.repl.plain import LineRepl
+    from buddy.repl.plain import LineRepl  # only needed for plain lines
 
-    line = LineRepl(
+    return LineRepl(
         look=msgspec.structs.replace(look, glyphs=ASCII, unfold="/more"),
         stdin=sys.stdin.fileno(),
         stdout=sys.stdout.fileno(),
@@ -252,7 +251,6 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
         clock=time.monotonic,
         greeting_within_s=GREETED_WITHIN_S,
     )
-    return LineSurface(line)
 
 
 def _without_own_keys(environ: Mapping[str, str], loaded: LoadedSettings) -> dict[str, str]:
@@ -270,8 +268,7 @@ def _screen(
     completer: LateCompleter,
     modes: list[Any] | None,
 ) -> Surface:
-    from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
-    from buddy.repl.app import AppSettings
+    from buddy.repl.app import AppSettings  # prompt_toolkit: 60 ms that a dumb terminal does not need
     from buddy.repl.screen.background import may_be_asked
     from buddy.repl.screen.graphics import may_be_asked as may_ask_for_graphics
     from buddy.repl.screen.graphics import picture_mode
@@ -281,7 +278,7 @@ def _screen(
     display, environ = loaded.settings.display, _without_own_keys(launch.environment, loaded)
     look = looks.of(display.theme)
     pictures = picture_mode(display.pictures, environ, look)
-    repl = open_repl(
+    return open_repl(
         settings=AppSettings(
             look=look,
             vi=display.vi,
@@ -296,6 +293,7 @@ def _screen(
             picture_folder=os.path.join(launch.where.cache, "pictures"),
             pictures=pictures,
             may_ask_for_graphics=may_ask_for_graphics(display.pictures, pictures, environ),
+            look_of=looks.of,
         ),
         facts=controller.facts,
         act=controller.act,
@@ -303,4 +301,3 @@ def _screen(
         completer=completer,
         modes=modes,
     )
-    return ScreenSurface(repl, looks.of)

@@ -77,7 +77,8 @@ class AppSettings(msgspec.Struct, frozen=True):
     """The user's settings of the screen. `history_path` is None for a history in memory only; `look_on`
     returns the look for a background colour, None when the terminal must not be asked for it. Pictures of the
     clipboard go to `picture_folder`; no program of the `workspace` is run to read it. `pictures` is the way
-    to show them, unless the terminal may be asked for a better one."""
+    to show them, unless the terminal may be asked for a better one. `look_of` returns the look for a theme's
+    name, None where it can't be changed."""
 
     look: Look
     vi: bool
@@ -92,6 +93,7 @@ class AppSettings(msgspec.Struct, frozen=True):
     picture_folder: str = ""
     pictures: PictureMode = "off"
     may_ask_for_graphics: bool = False
+    look_of: Callable[[str], Look] | None = None
 
 
 class Repl:
@@ -226,6 +228,13 @@ class Repl:
         self._bars.hint(text)
         self.screen.touch()
 
+    def put(self, text: str, *, over: bool) -> None:
+        """Put text into the line, before its content; with `over` false, as a refused line."""
+        if over:
+            self.editor.put_back(text)
+        elif text:
+            self.give_back(text)
+
     def give_back(self, text: str) -> None:
         """Put a refused line into the editor: Enter alone does not send it, and typing replaces it."""
         if self.editor.offer(text):
@@ -250,9 +259,30 @@ class Repl:
         """Leave as `/quit` does: the first time while something runs, say what would end."""
         self._actions.leave("/quit")
 
+    def touch(self) -> None:
+        """Draw what has changed with the next frame."""
+        self.screen.touch()
+
     def redraw(self) -> None:
         """Draw the last screenful again."""
         self.screen.repair()
+
+    def clear(self) -> None:
+        """Empty the screen."""
+        self.screen.clear()
+
+    def write(self, sequence: str) -> bool:
+        """Write a control sequence with the next frame."""
+        self.screen.write(sequence)
+        return True
+
+    def theme(self, name: str) -> bool:
+        """Switch the theme; return whether the terminal can show it."""
+        if self._settings.look_of is None:
+            return False
+        look = self._settings.look_of(name)
+        self.restyle(look)
+        return look.theme != "mono" or name == "plain"
 
     def restyle(self, look: Look) -> None:
         """Redraw everything with another look, including the visible scrollback."""

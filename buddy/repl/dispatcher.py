@@ -260,9 +260,7 @@ class Dispatcher:
         context = self.context
         board, session = context.board, context.session
         rows = [
-            QueueRow(
-                "question", question.task_id, f"{question.question.question} (/answer {question.number} …)"
-            )
+            QueueRow("question", question.task_id, question.question.question, question.number)
             for question in session.questions.waiting()
         ]
         for task in board.tasks.values():

@@ -31,6 +31,7 @@ from buddy.repl.view.blocks import (
     Block,
     CommandEcho,
     Expanded,
+    NoteBlock,
     PlainText,
     UserPrompt,
     gap_before,
@@ -272,12 +273,40 @@ class LineRepl:
             self._turn_due = float("-inf")
             self._ask_when_quiet()
 
-    def expand(self) -> bool:
-        """Print the last folded block in full; return whether there is one."""
+    def expand(self) -> None:
+        """Print the last folded output in full."""
         block = self._output.paint.expand_last(self.state.folded, self._output.columns)
-        if block is not None:
+        if block is None:
+            self.hint("nothing is folded")
+        else:
             self.print(block)
-        return block is not None
+
+    def hint(self, text: str) -> None:
+        """Print a temporary text, because nothing else is there."""
+        self.print(NoteBlock("hint", text))
+
+    def put(self, text: str, *, over: bool) -> None:
+        """Print the text for copying: the line belongs to the terminal."""
+        if text and over:
+            self.hint(f"not sent: {text}")
+
+    def edit(self) -> None:
+        """Say that there is no line to edit."""
+        self.hint("there is no editor on a dumb terminal; set TERM")
+
+    def theme(self, name: str) -> bool:
+        """Return False: plain lines have no colours."""
+        return False
+
+    def write(self, sequence: str) -> bool:
+        """Return False: a dumb terminal takes no sequences."""
+        return False
+
+    def redraw(self) -> None:
+        """Do nothing: what was printed stands."""
+
+    def clear(self) -> None:
+        """Do nothing: a dumb terminal can't be cleared."""
 
     def touch(self) -> None:
         """Note that the state of the session has changed."""

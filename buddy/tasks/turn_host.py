@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -18,22 +17,18 @@ from buddy.agent.events import (
     AgentUiEvent,
     ApprovalRequested,
     ContextCompacted,
-    LibraryLoading,
     Notice,
-    RetryScheduled,
     TokenUsage,
     ToolFinished,
     TurnFinished,
 )
 from buddy.agent.formatting import format_count
-from buddy.agent.host import Agent, Allowed, Decision, Denied, Limits, Progress, TurnHost, Unworkable
+from buddy.agent.host import Allowed, Decision, Denied, Progress, TurnHost, Unworkable
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
-from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import Receipt
 from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Blocked, Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.instructions import FolderInstructions
-from buddy.llm.rate_limiter import GovernedProvider
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.approval_text import coverage, missing_approval
 from buddy.safety.policy.decide import Verdict
@@ -46,7 +41,7 @@ from buddy.safety.shell.result import Analysis
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import LastTests
 from buddy.tasks.approvals import Inbox
-from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
+from buddy.tasks.dependencies import BoardParts
 from buddy.tasks.event_hub import EventHub
 from buddy.tasks.hook_points import Judged, TaskHooks, with_opinion
 from buddy.tasks.receipts import TurnFacts
@@ -64,7 +59,6 @@ from buddy.tasks.sandboxing import (
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task
 from buddy.tasks.tool_execution import Surroundings, Writes, execute
-from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
 from buddy.tasks.workspaces import TaskWorkspaces
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
@@ -75,55 +69,6 @@ MOST_DELETIONS = 8
 
 COMPACT_TO = 0.5
 """Share of the window a compaction aims at: leaves room for much work before the next one."""
-
-
-WAITS_FOR_RETRY = "an earlier request was refused; this one waits until it was retried"
-
-
-class PausingProvider:
-    """A provider whose stream pauses while front ends are too far behind."""
-
-    def __init__(self, inner: Provider, hub: EventHub) -> None:
-        self._inner = inner
-        self._ready = hub.ready
-        self.lane = inner.lane
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Pass on the inner stream; pause while `hub.ready` is not set."""
-        ready = self._ready
-        stream = self._inner.stream(request)
-        try:
-            async for delta in stream:
-                yield delta
-                if not ready.is_set():
-                    await ready.wait()
-        finally:
-            await stream.aclose()
-
-
-class LoadingProvider:
-    """A provider whose requests wait for a library, and report that they do."""
-
-    def __init__(self, inner: Provider, library: Library, tell: Callable[[LibraryLoading], None]) -> None:
-        self._inner = inner
-        self._library = library
-        self._tell = tell
-        self.lane = inner.lane
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Pass on the inner stream once the library is loaded."""
-        library = self._library
-        if not library.is_loaded:
-            self._tell(LibraryLoading(library.name, loaded=False))
-            await library.load()
-            self._tell(LibraryLoading(library.name, loaded=True))
-        stream = self._inner.stream(request)
-        try:
-            async for delta in stream:
-                yield delta
-        finally:
-            await stream.aclose()
-
 
 MOST_OPENED_RUNS = 6
 """Maximum repetitions of one command after the person opened what the sandbox blocked."""
@@ -145,45 +90,6 @@ class TurnParts(msgspec.Struct, frozen=True):
     workspaces: TaskWorkspaces
     call_ids: set[str] = msgspec.field(default_factory=set[str])
     refused_openings: list[OpeningRequest] = msgspec.field(default_factory=list[OpeningRequest])
-
-
-def build_agent(
-    shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]
-) -> Agent:
-    """Build the agent of a turn."""
-    limits = shared.board.limits
-
-    def report_wait(wait_s: float, kind: ErrorKind) -> None:
-        shared.hub.emit(task.task_id, RetryScheduled(0, limits.tries, wait_s, kind, WAITS_FOR_RETRY))
-
-    def tell(event: LibraryLoading) -> None:
-        shared.hub.emit(task.task_id, event)
-
-    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, report_wait)
-    if access.library is not None and not access.library.is_loaded:
-        provider = LoadingProvider(provider, access.library, tell)
-
-    def note(admitted: tuple[Tool, ...]) -> None:
-        note_loaded(task, tools, admitted, system)
-        shared.board.journal.record_task(task.task_id, task.record())
-
-    tools = tools_of_task(shared.board, task, partial(shared.delegations.hides, task), note)
-    system = task.system_prompt(shared.board)
-    note_declared(task, tools, system)
-    return Agent(
-        provider=PausingProvider(provider, shared.hub),
-        tools=tools,
-        model=access.model,
-        system=system,
-        limits=_limits_of(task, limits),
-        sampling=access.sampling,
-        compaction=task.compaction,
-    )
-
-
-def _limits_of(task: Task, limits: Limits) -> Limits:
-    most = task.profile.max_replies if task.profile else 0
-    return msgspec.structs.replace(limits, max_replies=min(most, limits.max_replies)) if most else limits
 
 
 def build_host(shared: TurnParts, task: Task) -> TurnHost:

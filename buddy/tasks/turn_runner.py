@@ -1,26 +1,34 @@
-"""The runner of turns: starts them, brings each to its end whatever happens, and updates its task."""
+"""The runner of turns: builds their agents, starts them, brings each to its end whatever happens, and updates
+its task."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from buddy.agent.events import Notice
+from buddy.agent.events import LibraryLoading, Notice, RetryScheduled
 from buddy.agent.formatting import format_count
-from buddy.agent.host import Outcome
+from buddy.agent.host import Agent, Limits, Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
+from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import receipt_text
+from buddy.agent.tool import Tool
+from buddy.llm.rate_limiter import GovernedProvider
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import Note, VariantMark
+from buddy.tasks.dependencies import Library, ModelAccess
+from buddy.tasks.event_hub import EventHub
 from buddy.tasks.hook_points import TaskHooks
 from buddy.tasks.task import Task, TaskError
-from buddy.tasks.turn_host import TurnParts, build_agent, build_host
+from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
+from buddy.tasks.turn_host import TurnParts, build_host
 
 _log = logging.getLogger(__name__)
 # A turn that does not react to its cancellation for this long is cancelled as an asyncio task too.
@@ -194,3 +202,90 @@ def _describe_failures(refused: int, failed: int) -> str:
     parts.append(f"{format_count(failed, 'call')} failed" if failed else "")
     counts = ", ".join(filter(None, parts))
     return f" ({counts})" if counts else ""
+
+
+WAITS_FOR_RETRY = "an earlier request was refused; this one waits until it was retried"
+
+
+class PausingProvider:
+    """A provider whose stream pauses while front ends are too far behind."""
+
+    def __init__(self, inner: Provider, hub: EventHub) -> None:
+        self._inner = inner
+        self._ready = hub.ready
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Pass on the inner stream; pause while `hub.ready` is not set."""
+        ready = self._ready
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+                if not ready.is_set():
+                    await ready.wait()
+        finally:
+            await stream.aclose()
+
+
+class LoadingProvider:
+    """A provider whose requests wait for a library, and report that they do."""
+
+    def __init__(self, inner: Provider, library: Library, tell: Callable[[LibraryLoading], None]) -> None:
+        self._inner = inner
+        self._library = library
+        self._tell = tell
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Pass on the inner stream once the library is loaded."""
+        library = self._library
+        if not library.is_loaded:
+            self._tell(LibraryLoading(library.name, loaded=False))
+            await library.load()
+            self._tell(LibraryLoading(library.name, loaded=True))
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+        finally:
+            await stream.aclose()
+
+
+def build_agent(
+    shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]
+) -> Agent:
+    """Build the agent of a turn."""
+    limits = shared.board.limits
+
+    def report_wait(wait_s: float, kind: ErrorKind) -> None:
+        shared.hub.emit(task.task_id, RetryScheduled(0, limits.tries, wait_s, kind, WAITS_FOR_RETRY))
+
+    def tell(event: LibraryLoading) -> None:
+        shared.hub.emit(task.task_id, event)
+
+    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, report_wait)
+    if access.library is not None and not access.library.is_loaded:
+        provider = LoadingProvider(provider, access.library, tell)
+
+    def note(admitted: tuple[Tool, ...]) -> None:
+        note_loaded(task, tools, admitted, system)
+        shared.board.journal.record_task(task.task_id, task.record())
+
+    tools = tools_of_task(shared.board, task, partial(shared.delegations.hides, task), note)
+    system = task.system_prompt(shared.board)
+    note_declared(task, tools, system)
+    return Agent(
+        provider=PausingProvider(provider, shared.hub),
+        tools=tools,
+        model=access.model,
+        system=system,
+        limits=_limits_of(task, limits),
+        sampling=access.sampling,
+        compaction=task.compaction,
+    )
+
+
+def _limits_of(task: Task, limits: Limits) -> Limits:
+    most = task.profile.max_replies if task.profile else 0
+    return replace(limits, max_replies=min(most, limits.max_replies)) if most else limits

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from buddy.agent.budget import plain_dollars
+from buddy.llm.catalog import ModelInfo
 from buddy.safety.sanitise import one_line
-
-if TYPE_CHECKING:  # the catalogue is not needed to start
-    from buddy.llm.catalog import ModelInfo
 
 TITLE_CHARS = 40
 
@@ -105,14 +102,10 @@ prefix is cached is nothing to choose by."""
 def model_row(info: ModelInfo) -> tuple[str, str, str, str, str]:
     """Return a model as a row below `MODEL_HEAD`, short enough for one line of 80 columns unless its name is
     long."""
-    prices = info.prices
     able = [word for name, word in _ABILITIES.items() if name in info.capabilities]
     if "tools" not in info.capabilities:
         able.insert(0, "no tools")
-    return (
-        info.id,
-        context_size(info.context),
-        "" if prices.input is None else f"${prices.input:g}",
-        "" if prices.output is None else f"${prices.output:g}",
-        " ".join(able),
+    price_in, price_out = (
+        "" if price is None else f"${price:g}" for price in (info.prices.input, info.prices.output)
     )
+    return info.id, context_size(info.context), price_in, price_out, " ".join(able)

@@ -202,7 +202,8 @@ class Announcer:
         }
         for row in self._state.facts.queue:
             if row.kind == "question":
-                waiting[f"question {row.task_id} {row.text}"] = f"task {row.task_id} asks: {row.text}"
+                asks = f"task {row.task_id} asks: {row.text}{row.answer_hint}"
+                waiting[f"question {row.number} {row.text}"] = asks
         return waiting
 
     def _collect_ended(self) -> list[str]:

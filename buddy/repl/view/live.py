@@ -418,9 +418,12 @@ def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
     lines: list[Line] = []
     for row in rows[:QUEUE_ROWS]:
         if row.kind == "question":
-            text, _, answer_hint = one_line(row.text, 300).rpartition(" (/answer ")
-            asks: Line = [("marked", "? "), ("", f"task {row.task_id} "), ("bold", text)]
-            lines.append(_fit_with_end(asks, f" (/answer {answer_hint}", width, look))
+            asks: Line = [
+                ("marked", "? "),
+                ("", f"task {row.task_id} "),
+                ("bold", one_line(row.text, 300)),
+            ]
+            lines.append(_fit_with_end(asks, row.answer_hint, width, look))
             continue
         addressee = f" @{row.task_id}" if row.task_id != state.focus else ""
         kind = {

@@ -22,11 +22,17 @@ KEPT_HELD = 400
 
 class QueueRow(msgspec.Struct, frozen=True):
     """Text that waits to be sent, at the next tool boundary or after the turn; or a model's question that
-    waits for an answer."""
+    waits for an answer, which its number addresses."""
 
     kind: Literal["question", "steer", "queue", "note"]
     task_id: int
     text: str
+    number: int = 0
+
+    @property
+    def answer_hint(self) -> str:
+        """Return the command that answers a question, in brackets."""
+        return f" (/answer {self.number} …)"
 
 
 class OwnRow(msgspec.Struct, frozen=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from buddy.workspace.sandbox.profile import SandboxProfile, is_at_or_below
+from buddy.workspace.sandbox.profile import SandboxProfile, lies_in_any
 
 SOCKET_FOLDERS = ("/run", "/var/run")
 """Folders with sockets of services and of the user's session; empty inside."""
@@ -135,17 +135,13 @@ def _hide(profile: SandboxProfile) -> Iterator[str]:
     hidden = [
         path
         for path in sorted(profile.hidden)
-        if _lies_in(path, mounted) or not _lies_in(path, empty)  # otherwise it no longer exists
+        if lies_in_any(path, mounted) or not lies_in_any(path, empty)  # otherwise it no longer exists
     ]
     folders = [path for path in hidden if os.path.isdir(path)]
     for path in hidden:
         yield from ("--tmpfs", path) if path in folders else ("--ro-bind", "/dev/null", path)
     for path in sorted(profile.writable):
-        if path not in hidden and _lies_in(path, folders):
+        if path not in hidden and lies_in_any(path, folders):
             yield from ("--bind", path, path)
     for path in folders:
         yield from ("--remount-ro", path)
-
-
-def _lies_in(path: str, places: Iterable[str]) -> bool:
-    return any(is_at_or_below(path, place) for place in places)

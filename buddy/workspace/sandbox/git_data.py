@@ -18,7 +18,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.safety.git_programs import starts_program
 from buddy.safety.git_repository import git_folders, read_regular, shared_folder
 from buddy.workspace.processes.launch import trusted_program
-from buddy.workspace.sandbox.profile import is_at_or_below
+from buddy.workspace.sandbox.profile import lies_in_any
 
 BARE_ENTRIES = frozenset({"head", "objects", "refs"})
 """Entries, in lower case, that make git accept a folder as a repository."""
@@ -60,11 +60,11 @@ def git_data(repositories: Sequence[str], roots: Sequence[str], most: int = MAX_
     waiting = [(path, path) for path in reversed(repositories)]
     while waiting and len(found) < most:
         source, path = waiting.pop()
-        is_away = not _is_within(os.path.realpath(source), roots)
+        is_away = not lies_in_any(os.path.realpath(source), roots)
         if os.path.isfile(path):
             path = git_folders(os.path.dirname(path))[0]
         folder = os.path.realpath(path)
-        if is_away or not _is_within(folder, roots):
+        if is_away or not lies_in_any(folder, roots):
             astray.append(source)
         elif folder not in found and os.path.isdir(folder):
             found[folder] = None
@@ -113,10 +113,6 @@ def is_usual(path: str, folder: str, roots: Sequence[str]) -> bool:
             return True  # they run nothing without a matching configuration
         case _:
             return False
-
-
-def _is_within(path: str, roots: Sequence[str]) -> bool:
-    return any(is_at_or_below(path, root) for root in roots)
 
 
 def _is_worktree(folder: str) -> bool:
@@ -175,7 +171,7 @@ def _starts_programs(path: str, folder: str, roots: Sequence[str]) -> bool:
 
 def _is_risky(key: str, value: str, folder: str, roots: Sequence[str]) -> bool:
     if key == "core.worktree":
-        return not _is_within(os.path.realpath(os.path.join(folder, value)), roots)
+        return not lies_in_any(os.path.realpath(os.path.join(folder, value)), roots)
     return starts_program(key, value) and not key.endswith(_PARTIAL_CLONE)
 
 

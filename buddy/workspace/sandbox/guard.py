@@ -21,7 +21,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.workspace.sandbox.git_data import GitData, git_data, is_usual, risky_files
 from buddy.workspace.sandbox.places import WorkspaceSurvey, git_folders, git_programs, names_at_top
-from buddy.workspace.sandbox.profile import is_at_or_below
+from buddy.workspace.sandbox.profile import is_at_or_below, lies_in_any
 
 MAX_COPIES = 2_000
 MAX_COPIED_BYTES = 32_000_000
@@ -106,11 +106,7 @@ class Guard:
 
     def find_changes(self, after: Snapshot, permitted: Sequence[str]) -> tuple[str, ...]:
         """Return the outermost protected paths that are new or different, except permitted ones."""
-        return tuple(
-            path
-            for path in self._changed(after)
-            if not any(is_at_or_below(path, place) for place in permitted)
-        )
+        return tuple(path for path in self._changed(after) if not lies_in_any(path, permitted))
 
     def restore(self, paths: Iterable[str], after: Snapshot, *, touch: bool) -> tuple[str, ...]:
         """Undo the changes of some paths; return a sentence for each, never twice. Blocks.
@@ -138,7 +134,7 @@ class Guard:
         unknown = {*after.git.astray}.difference(before.git.astray) | {*after.git.rest} - known
         for path in sorted(paths | unknown):
             is_usual = path not in unknown and self._is_usual(path, new_git)
-            if is_usual or any(is_at_or_below(path, one) for one in seen):
+            if is_usual or lies_in_any(path, seen):
                 continue
             seen.append(path)
             yield path

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
-from buddy.workspace.sandbox.profile import is_at_or_below, is_in_package
+from buddy.workspace.sandbox.profile import is_in_package, lies_in_any
 
 DEPTH = 4
 """Levels below the home folder: `~/code/client/project/.env` is found."""
@@ -43,7 +43,7 @@ class HomeSecrets:
     def outside(self, places: Sequence[str]) -> tuple[str, ...]:
         """Return the files that lie in none of some places."""
         real = tuple(map(os.path.realpath, places))
-        found = (path for path in self._paths if not any(is_at_or_below(path, place) for place in real))
+        found = (path for path in self._paths if not lies_in_any(path, real))
         return tuple(path for path, _ in zip(found, range(MAX_FILES), strict=False))
 
     def _walk(self) -> Iterator[str]:

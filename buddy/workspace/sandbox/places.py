@@ -38,6 +38,7 @@ from buddy.workspace.sandbox.profile import (
     is_at_or_below,
     is_in_package,
     is_protected_name,
+    lies_in_any,
 )
 
 MAX_ENTRIES = 500_000
@@ -210,7 +211,7 @@ def profile_for(
     own_git = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
     own = (*own_git, *(folder for path in known.protected for folder in _own_folders(path)))
     open_places = (*roots, *own, *opened) if changing else ()
-    unseen = (path for path in known.unseen if not any(is_at_or_below(path, place) for place in opened))
+    unseen = (path for path in known.unseen if not lies_in_any(path, opened))
     protected = (
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected, *unseen)),
         *git_programs(boundary, repositories),
@@ -238,7 +239,7 @@ def with_places(boundary: Boundary, places: Iterable[str]) -> Boundary:
     workspace. Hidden folders of the home folder are left out: they belong to one program and are big."""
     extra = list(boundary.extra)
     for place in sorted(map(os.path.realpath, places)):
-        known = any(is_at_or_below(place, root) for root in (boundary.root, *extra))
+        known = lies_in_any(place, (boundary.root, *extra))
         of_a_program = is_at_or_below(place, boundary.home) and "/." in place[len(boundary.home) :]
         if (
             not known
@@ -262,7 +263,7 @@ def search_place(place: str, home: str, most: int = MAX_ENTRIES) -> OpenedPlace:
 
 def _is_in_scratch(path: str) -> bool:
     """Tell whether a private `/tmp` would hide a folder."""
-    return any(is_at_or_below(path, place) for place in ("/tmp", "/var/tmp"))  # noqa: S108 - places to compare
+    return lies_in_any(path, ("/tmp", "/var/tmp"))  # noqa: S108 - places to compare
 
 
 def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
@@ -282,7 +283,7 @@ def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         path
         for folder in sorted({os.path.normpath(folder) for folder in folders})
-        if not any(is_at_or_below(folder, place) for place in (*writable, *_OWN))
+        if not lies_in_any(folder, (*writable, *_OWN))
         for path in _sockets_in(folder)
     )
 
@@ -400,9 +401,7 @@ class Spellings:
 
 def _within(paths: Iterable[str], places: Sequence[str]) -> tuple[str, ...]:
     """Return the paths that are in one of the places and would otherwise be writable, each once."""
-    return tuple(
-        path for path in dict.fromkeys(paths) if any(is_at_or_below(path, place) for place in places)
-    )
+    return tuple(path for path in dict.fromkeys(paths) if lies_in_any(path, places))
 
 
 def _few(paths: Iterable[str], most: int = MAX_PROTECTED) -> tuple[str, ...]:

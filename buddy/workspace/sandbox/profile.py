@@ -45,7 +45,7 @@ class SandboxProfile(msgspec.Struct, frozen=True):
 
 def is_writable(profile: SandboxProfile, path: str) -> bool:
     """Tell whether the profile lets a command change an absolute, normalised path."""
-    if any(is_at_or_below(path, place) for place in profile.protected):
+    if lies_in_any(path, profile.protected):
         return False
     hidden = _deepest(path, profile.hidden)
     opened = _deepest(path, profile.writable)
@@ -58,7 +58,7 @@ def is_writable(profile: SandboxProfile, path: str) -> bool:
 def is_open(profile: SandboxProfile, path: str) -> bool:
     """Tell the same where `/tmp` is the user's: a path in the workspace, in an opened place or in the scratch
     folder."""
-    return any(is_at_or_below(path, place) for place in (*profile.writable, profile.scratch))
+    return lies_in_any(path, (*profile.writable, profile.scratch))
 
 
 def _deepest(path: str, places: Iterable[str]) -> int:
@@ -73,7 +73,7 @@ def is_reserved(profile: SandboxProfile, path: str) -> bool:
     for place in profile.writable:
         if is_at_or_below(path, place) and _has_protected_name(path[len(place) :].lower()):
             return True
-    return any(is_at_or_below(path, place) for place in profile.protected)
+    return lies_in_any(path, profile.protected)
 
 
 def _has_protected_name(tail: str) -> bool:
@@ -98,6 +98,11 @@ def is_in_package(path: str) -> bool:
 def is_at_or_below(path: str, place: str) -> bool:
     """Tell whether a path is a place or inside it, by whole components."""
     return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def lies_in_any(path: str, places: Iterable[str]) -> bool:
+    """Tell whether a path is one of these places or inside one."""
+    return any(is_at_or_below(path, place) for place in places)
 
 
 class Confinement(msgspec.Struct, frozen=True):

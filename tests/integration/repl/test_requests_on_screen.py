@@ -330,5 +330,5 @@ def test_RU_B7_an_answer_to_the_tasks_question_withdraws_nothing() -> None:
     tape = Tape(1, at=None)
     for event in (tape.turn("x"), tape.tool("c1", "make"), tape.asked("q1", "c1")):
         fold(state, event)
-    state.facts = replace(state.facts, queue=(QueueRow("question", 1, "Which? (/answer 1 …)"),))
+    state.facts = replace(state.facts, queue=(QueueRow("question", 1, "Which?", 1),))
     assert steer_hint(state, "the second") == ""

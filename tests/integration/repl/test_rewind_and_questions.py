@@ -192,7 +192,7 @@ async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tm
         repl.say("choose one &")
         await repl.shows("Task 2 has a question", "Which database?", "1. sqlite")
         facts = repl.front.controller.facts()
-        assert facts.queue == (QueueRow("question", 2, "Which database? (/answer 1 …)"),)
+        assert facts.queue == (QueueRow("question", 2, "Which database?", 1),)
         repl.paper.touch()
         state = repl.paper.state
         assert plain(queue_lines(state, 80, LOOK)[0]) == "? task 2 Which database? (/answer 1 …)"

@@ -9,11 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from buddy.agent.messages import Text, UserMessage, text_of
-from buddy.cli.screen_surface import ScreenSurface
 from buddy.extend.mentions import ExpandedPrompt
 from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
-from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.fake_llm.script import Stall, reply
 from tests.support.repl import Repl, open_repl, open_repl_in
@@ -62,18 +60,16 @@ async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: s
 
 
 async def test_RU_B17_a_refused_line_comes_back_as_it_was_and_one_enter_does_not_send_it_again() -> None:
-    look = Look("mono", UNICODE, ansi=False)
     async with running_repl() as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: look)
-        surface.put("", over=False)
-        surface.put("@5 hello", over=False)
+        stage.repl.put("", over=False)
+        stage.repl.put("@5 hello", over=False)
         assert stage.repl.editor.text == "@5 hello"
         stage.type("\r")
         await stage.shows("This was refused")
         assert stage.intents == []
         stage.type("\r")
         await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
-        surface.put("@5 hello", over=False)
+        stage.repl.put("@5 hello", over=False)
         stage.type("\x1b[C")
         await stage.until(lambda: not stage.repl.editor.is_replaceable)
         stage.type(" you\r")
@@ -83,10 +79,9 @@ async def test_RU_B17_a_refused_line_comes_back_as_it_was_and_one_enter_does_not
 @pytest.mark.parametrize("vi", [False, True], ids=["emacs", "vi"])
 async def test_what_is_typed_next_takes_the_place_of_a_refused_line(vi: bool) -> None:
     async with running_repl(vi=vi) as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
         stage.type("9\r")
         await stage.until(lambda: stage.intents == [Prompt("9")])
-        surface.put("9", over=False)
+        stage.repl.put("9", over=False)
         await stage.shows("Not sent. Type to replace it")
         stage.type("21")
         await stage.until(lambda: stage.repl.editor.text == "21")
@@ -100,7 +95,6 @@ async def test_what_is_typed_next_takes_the_place_of_a_refused_line(vi: bool) ->
 
 async def test_a_paste_takes_the_place_of_a_refused_line_and_an_edit_keeps_it() -> None:
     async with running_repl() as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
         for keys, text in {
             "\x1b[200~pasted\x1b[201~": "pasted",
             "\x7f": "@5 hell",
@@ -109,15 +103,14 @@ async def test_a_paste_takes_the_place_of_a_refused_line_and_an_edit_keeps_it() 
             "\x05!": "@5 hello!",
         }.items():
             stage.repl.editor.clear()
-            surface.put("@5 hello", over=False)
+            stage.repl.put("@5 hello", over=False)
             stage.type(keys)
             await stage.until(lambda text=text: stage.repl.editor.text == text)
 
 
 async def test_a_refused_line_that_is_typed_anew_is_sent() -> None:
     async with running_repl() as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
-        surface.put("@5 hello", over=False)
+        stage.repl.put("@5 hello", over=False)
         stage.type("\x03")
         await stage.line("@5 hello")
         await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
@@ -132,14 +125,12 @@ async def test_a_letter_held_because_nothing_waits_is_not_glued_to_what_is_typed
 
 
 async def test_a_line_begun_meanwhile_stays_and_the_refused_one_is_in_the_history() -> None:
-    look = Look("mono", UNICODE, ansi=False)
     async with running_repl() as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: look)
         await stage.line("@1 before")
         await stage.until(lambda: len(stage.intents) == 1)
         stage.type("/fg 2")
         await stage.until(lambda: stage.repl.editor.text == "/fg 2")
-        surface.put("@1 before", over=False)
+        stage.repl.put("@1 before", over=False)
         await stage.shows("Up brings it back")
         stage.type("!")
         await stage.until(lambda: stage.repl.editor.text == "/fg 2!")
@@ -148,14 +139,12 @@ async def test_a_line_begun_meanwhile_stays_and_the_refused_one_is_in_the_histor
 
 
 async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() -> None:
-    look = Look("mono", UNICODE, ansi=False)
     async with running_repl() as stage:
-        surface = ScreenSurface(stage.repl, lambda _theme: look)
         stage.type("hello")
         await stage.until(lambda: stage.repl.editor.text == "hello")
         stage.type("\r")
         await stage.until(lambda: len(stage.intents) == 1)
-        surface.put("hello", over=False)
+        stage.repl.put("hello", over=False)
         stage.type("\r")
         await stage.shows("This was refused")
         stage.type("\r")

@@ -10,7 +10,7 @@ from buddy.agent.provider import Finished, ModelRequest, TextPiece
 from buddy.headless.formats import ProgressLines
 from buddy.llm.litellm_lane.loader import LitellmLibrary
 from buddy.llm.scripted import Say, ScriptedProvider
-from buddy.tasks.turn_host import LoadingProvider
+from buddy.tasks.turn_runner import LoadingProvider
 
 ASKED = ModelRequest("m", "", (UserMessage("u", (Text("hi"),), "prompt"),), ())
 
