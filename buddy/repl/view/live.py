@@ -381,13 +381,17 @@ def _answer_rows(
     choices: Sequence[tuple[str, str]], width: int, look: Look, question: str = ""
 ) -> list[Line]:
     """Return the question and the keys that answer it; a key and its meaning stay on one line."""
-    lines: list[Line] = [[("", f"  {question}")] if question else []]
+    margin: Line = [("", "  ")]
+    width -= 2
+    lines: list[Line] = [[("", question)] if question else []]
     for at, (key, meaning) in enumerate(choices):
         choice: Line = [("key", key), ("muted", f" {meaning}")]
         if lines[-1] and line_cells([*lines[-1], *choice]) + 3 > width:
             lines.append([])
-        lines[-1] += [("muted", f" {look.glyphs.dot} " if at and lines[-1] else "  "), *choice]
-    return [part for line in lines for part in wrap(line, width)]
+        if lines[-1]:
+            lines[-1].append(("muted", f" {look.glyphs.dot} " if at else "  "))
+        lines[-1] += choice
+    return [part for line in lines for part in indent(wrap(line, width), margin, margin)]
 
 
 def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str, str]]:
