@@ -56,6 +56,12 @@ class Check(msgspec.Struct, frozen=True):
         """Tell whether the check is known to have failed."""
         return bool(self.exit_code) or (self.tests is not None and self.tests.failed > 0)
 
+    @property
+    def is_good(self) -> bool:
+        """Tell whether the check is known to have passed: a run of no tests is not."""
+        passed = self.exit_code == 0 if self.tests is None else self.tests.passed > 0
+        return passed and not self.is_bad
+
 
 class Receipt(msgspec.Struct, frozen=True):
     """The record. `earlier_checks`: how many ran before the last change only. `refused` are titles of calls

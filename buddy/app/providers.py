@@ -19,7 +19,7 @@ from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, Prov
 from buddy.app.launch import LaunchContext
 from buddy.app.model_server import ModelServer
 from buddy.app.stderr import tell
-from buddy.config.first_model import first_model
+from buddy.config.loading import first_model
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.system_prompt import template_path
 from buddy.llm.catalog import (

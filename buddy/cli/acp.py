@@ -28,12 +28,11 @@ from buddy.headless.acp.server import BuddyAgent
 from buddy.headless.exit_codes import TERMINATED
 from buddy.repl.branch import Branch
 from buddy.repl.commands.registry import CommandError, builtin_commands
-from buddy.repl.context import Context, ScreenActions
+from buddy.repl.context import Context, OwnWork, ScreenActions
 from buddy.repl.dispatcher import Dispatcher
 from buddy.repl.intents import Slash
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import choose_look
-from buddy.repl.user_work import OwnWork
 from buddy.repl.view.blocks import Block, CommandEcho
 from buddy.sessions.listing import SessionSummary
 

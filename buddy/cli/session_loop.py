@@ -31,10 +31,9 @@ from buddy.llm.scripted import Pace
 from buddy.llm.switch_interval import giving_way
 from buddy.repl.branch import Branch, read_branch
 from buddy.repl.commands.registry import builtin_commands
-from buddy.repl.context import Context, ScreenActions
+from buddy.repl.context import Context, OwnWork, ScreenActions
 from buddy.repl.dispatcher import Dispatcher
 from buddy.repl.input.completion import SessionCompleter
-from buddy.repl.user_work import OwnWork
 from buddy.repl.view.blocks import NoteBlock, PlainText, QuestionAsked, Welcome
 from buddy.repl.view.replay import blocks_of
 from buddy.safety.sanitise import one_line

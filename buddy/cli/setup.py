@@ -22,8 +22,7 @@ from buddy.app.providers import Models, load_catalogue
 from buddy.app.session_store import open_store
 from buddy.app.stderr import tell
 from buddy.cli.tables import show
-from buddy.config.first_model import FirstModel, first_model
-from buddy.config.loading import directories, read_table
+from buddy.config.loading import FirstModel, directories, first_model, read_table
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.system_prompt import template_text
 from buddy.llm.catalog import Catalogue, ModelInfo

@@ -12,8 +12,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Call, ResultStatus
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError
-from buddy.repl.context import Context
-from buddy.repl.user_work import Work
+from buddy.repl.context import Context, Work
 from buddy.repl.view.blocks import ToolCall
 from buddy.sessions.records import Note
 from buddy.workspace.processes.child import Child, Exit

@@ -424,9 +424,10 @@ class Painter:
         return lines + self._wrap([("muted", self.look.with_glyphs(block.how))], width)
 
     def _receipt(self, block: ReceiptBlock, width: int) -> list[Row]:
-        has_failed = any(check.is_bad for check in block.receipt.checks)
+        checks = block.receipt.checks
+        has_failed, has_passed = any(check.is_bad for check in checks), all(check.is_good for check in checks)
         styles = {
-            "checked": "error" if has_failed else "ok",
+            "checked": "error" if has_failed else "ok" if has_passed else "warning",
             "unchecked": "warning",
             "refused": "error",
             "failed": "warning",

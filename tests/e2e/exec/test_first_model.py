@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from buddy.app.providers import load_catalogue
-from buddy.config.first_model import IN_ORDER, first_model
-from buddy.config.loading import Directories, load, remember_model
+from buddy.config.loading import IN_ORDER, Directories, first_model, load, remember_model
 from buddy.llm.keys import save_credential
 from buddy.llm.routing import route
 from tests.support.program import Program

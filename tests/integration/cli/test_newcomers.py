@@ -14,7 +14,7 @@ from buddy.agent.events import ToolFinished
 from buddy.app.options import UsageError
 from buddy.cli.arguments import parse
 from buddy.cli.setup import TEMPLATES, init
-from buddy.config.first_model import first_model
+from buddy.config.loading import first_model
 from buddy.headless.formats import ProgressLines
 from buddy.repl.render.numbers import money
 from tests.fake_llm.script import call, reply

@@ -125,3 +125,19 @@ def test_E10_no_check_is_missing_where_only_prose_changed(paths: list[str], is_s
     receipt = receipt_of([CallFacts("edit", "ok", changed=True)], files)
     assert receipt is not None
     assert any(label == "unchecked" for label, _text in receipt_rows(receipt)) == is_said
+
+
+@pytest.mark.parametrize(
+    ("check", "is_good", "is_bad"),
+    [
+        (PASSED, True, False),
+        (FAILED, False, True),
+        (Check("build", "make", 0), True, False),
+        (Check("build", "make", 2), False, True),
+        (Check("tests", "pytest -q | tail", None), False, False),
+        (Check("tests", "python3 -m unittest && git push", None, tests=RunCounts(0, 0, 0)), False, False),
+        (Check("tests", "python3 -m unittest && git push", None, tests=RunCounts(3, 0, 0)), True, False),
+    ],
+)
+def test_a_check_is_good_only_where_that_is_known(check: Check, is_good: bool, is_bad: bool) -> None:
+    assert (check.is_good, check.is_bad) == (is_good, is_bad)

@@ -93,9 +93,7 @@ async def test_a_request_is_notified_once_and_only_while_nobody_types() -> None:
 
 async def test_a_question_counts_as_waiting_in_the_title_the_bell_and_the_notification() -> None:
     async with running_repl(notifications="osc9", bell=True) as stage:
-        stage.facts = SessionFacts(
-            1, "ask", "m", NO_SANDBOX, (QueueRow("question", 2, "Which?", 1),), {}
-        )
+        stage.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, (QueueRow("question", 2, "Which?", 1),), {})
         stage.repl.screen.touch()
         await stage.until(lambda: sent(stage) == [b"buddy: task 2 asks: Which? (/answer 1 \xe2\x80\xa6)"])
         await stage.shows("1 question waiting")

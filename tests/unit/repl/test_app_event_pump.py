@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from buddy.agent import events as ev
+from buddy.repl.app import SLICE_CHARS, EventPump, slices
 from buddy.repl.render.markdown import ABSORBED_CHARS, MarkdownStream
 from buddy.repl.view.blocks import Block, TurnSummary
-from buddy.repl.view.event_pump import SLICE_CHARS, EventPump, slices
 from buddy.repl.view.state import NO_SESSION, Calling, ThinkingPhase, ViewState
 from buddy.repl.view.view import fold
 from tests.support.events_for_tests import Tape
