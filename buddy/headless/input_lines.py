@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Image
+from buddy.agent.tool import ToolError
 
 MAX_LINE_BYTES = 32_000_000
 """A line with some pictures; a longer one is answered with an error."""
@@ -138,6 +139,15 @@ def parse_line(line: bytes | None) -> dict[str, Any]:
         raise InputError("expected one JSON object a line") from error
 
 
+def _shrunk(image: Image) -> Image:
+    from buddy.tools.files.read_pictures import shrink  # with a picture only
+
+    try:
+        return shrink(image, "an image block")
+    except ToolError as error:
+        raise InputError(str(error)) from error
+
+
 def message_content(message: dict[str, Any]) -> tuple[str, tuple[Image, ...]]:
     """Return the text and the pictures of a user message. Raises `InputError`."""
     content = message.get("content")
@@ -155,7 +165,7 @@ def message_content(message: dict[str, Any]) -> tuple[str, tuple[Image, ...]]:
             case "image", _, {"type": "base64", "media_type": str(kind), "data": str(data)} if (
                 kind in IMAGE_TYPES
             ):
-                images.append(Image(kind, data))
+                images.append(_shrunk(Image(kind, data)))
             case _:
                 raise InputError(
                     f"expected text or base64 image blocks, found {str(block.get('type'))[:60]!r}"

@@ -12,7 +12,9 @@ import msgspec
 from acp import schema
 
 from buddy.agent.messages import Attachment, Image, UserPart
+from buddy.agent.tool import ToolError
 from buddy.extend.mentions import write_mention
+from buddy.tools.files.read_pictures import shrink
 
 MAX_IMAGE_CHARS = 20_000_000
 """Base64 of one picture: 15 MB."""
@@ -107,4 +109,7 @@ def _checked_image(media_type: str, data: str) -> Image:
         base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise PromptError(f"a picture is not base64: {error}") from error
-    return Image(media_type, data)
+    try:
+        return shrink(Image(media_type, data), "an attached picture")
+    except ToolError as error:
+        raise PromptError(str(error)) from error

@@ -64,6 +64,19 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
     return EncodedPicture(Image(media_type, encoded), f"{shown}: {media_type}, {len(data):,} bytes{note}")
 
 
+def shrink(image: Image, shown: str) -> Image:
+    """Return a picture that came encoded, made smaller where it is large; as it is where its size cannot be
+    read. Raises `ToolError` when it cannot be sent."""
+    try:
+        data = base64.b64decode(image.data, validate=True)
+    except ValueError:
+        return image
+    size = picture_size(data)
+    if size is None or (max(size) <= MAX_IMAGE_SIDE and len(data) <= MAX_IMAGE_BYTES):
+        return image
+    return picture(data, shown).image
+
+
 def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
     """Return the bytes to send, their type, and what was done to them."""
     try:

@@ -15,10 +15,12 @@ import pypdf
 import pytest
 from PIL import Image as pillow
 
+from buddy.agent.messages import Image
 from buddy.agent.tool import ToolError
 from buddy.tools.files.read import read_file
 from buddy.tools.files.read_documents import pdf_pages
-from buddy.tools.files.read_pictures import picture
+from buddy.tools.files.read_pictures import picture, shrink
+from buddy.workspace.files.picture_header import picture_size
 from tests.support.tool_project import ToolProject
 
 
@@ -220,3 +222,17 @@ def test_no_other_program_reads_a_picture() -> None:
     script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%touch ran) (w) file\n"
     with pytest.raises(ToolError, match="of a kind that Pillow does not know"):
         picture(script, "a.png")
+
+
+def test_a_picture_that_came_encoded_is_made_smaller_only_where_it_is_large() -> None:
+    small = Image("image/png", base64.b64encode(drawn("RGB", (40, 30), "PNG")).decode())
+    odd = Image("image/png", "aGVsbG8=")
+    assert (shrink(small, "x"), shrink(odd, "x")) == (small, odd)
+    assert shrink(Image("image/png", "@@"), "x").data == "@@"
+    large = Image("image/png", base64.b64encode(drawn("RGB", (4000, 2000), "PNG")).decode())
+    found = shrink(large, "x")
+    assert picture_size(base64.b64decode(found.data)) == (1568, 784)
+    bomb = drawn("RGB", (4, 4), "PNG")
+    bomb = bomb[:16] + struct.pack(">II", 65_536, 65_536) + bomb[24:]
+    with pytest.raises(ToolError):
+        shrink(Image("image/png", base64.b64encode(bomb).decode()), "x")
