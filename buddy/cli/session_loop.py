@@ -13,6 +13,7 @@ from typing import Any
 
 from buddy import __version__
 from buddy.agent.events import TurnFinished
+from buddy.agent.formatting import format_count
 from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.app.policy import change_settings
@@ -318,7 +319,12 @@ async def _finish(session: Session, front: Front) -> None:
     if isinstance(session.models, DemoModels):
         front.farewell = FAREWELL
     elif any(task.history for task in session.board.tasks.values()):
-        changes = [task.worktree_state for task in session.board.tasks.values() if task.worktree_state]
+        left = [task for task in session.board.tasks.values() if task.worktree_state]
+        changes = [task.worktree_state for task in left if task.variant is None]
+        if count := len(left) - len(changes):
+            changes.append(
+                f"{format_count(count, 'variant')} with changes: /variants compares them after a resume"
+            )
         front.farewell = "\n".join((*changes, f"resume with: buddy resume {session_id}"))
     else:
         await asyncio.to_thread(session.store.delete, session_id)

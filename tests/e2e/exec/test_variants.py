@@ -20,7 +20,8 @@ EDIT = ("--permission-mode", "edit")
 
 def tree_of(asked: Asked) -> str:
     """Return the name of the worktree that a request's conversation works in."""
-    return re.findall(r"worktrees/([\w-]+), on", json.dumps(asked.json))[-1]
+    found = re.findall(r"worktrees/([\w-]+), on", json.dumps(asked.json))
+    return found[-1] if found else "main"
 
 
 def writes(asked: Asked) -> Reply:
@@ -182,3 +183,17 @@ async def test_a_rule_about_reading_a_file_holds_for_the_trees_of_other_variants
         results = [text for role, text in server.requests[-1].turns if role == "tool"]
         assert "the plan" not in results[0]
         assert "print(1)" in results[1]
+
+
+async def test_variants_continue_a_conversation_and_can_be_continued_one_by_one(tmp_path: Path) -> None:
+    async with FakeLLM(writes) as server:
+        program = program_of(tmp_path, server)
+        await program.run("exec", *EDIT, "write it first")
+        before = len(server.requests)
+        (program.repo / "new.txt").unlink()
+        ran = await program.run("exec", "--continue", "--variants", "2", *EDIT, "write it")
+        assert ran.code == 0, ran.err
+        for asked in server.requests[before:]:
+            assert "write it first" in json.dumps(asked.json)
+        none = await program.run("exec", "--continue", "--variants", "2", *EDIT)
+        assert (none.code, "--variants needs a prompt" in none.err) == (2, True)

@@ -73,6 +73,7 @@ async def test_variants_survive_a_kill_and_one_is_picked(tmp_path: Path) -> None
             assert (program.repo / "main.py").read_text() == MAIN
             await terminal.line("/quit")
             assert await terminal.exit_code() == 0
+            await terminal.has_shown("1 variant with changes: /variants compares them after a resume")
         trees = [
             one.name for one in (program.repo / ".buddyx/worktrees").iterdir() if (one / ".git").exists()
         ]

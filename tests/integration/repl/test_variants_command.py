@@ -322,3 +322,19 @@ async def test_variants_start_from_the_main_tree_only(tmp_path: Path) -> None:
         repl.say("/fg 2")
         await repl.until(lambda: repl.context.focus == 2, "task 2 in front")
         await repl.said("/try 2 rewrite it", "variants start from the main tree, and task 2 works in")
+
+
+async def test_the_rest_is_dropped_also_where_one_still_works(tmp_path: Path) -> None:
+    def stalls(asked: Asked) -> Reply:
+        return reply("never", fault=Stall()) if tree_of(asked) == "1-rewrite-it" else edits(asked)
+
+    async with open_repl(tmp_path, stalls, *EDIT, list__txt=LINES) as repl:
+        await repl.said("/try 3 rewrite it", "3 variants started")
+        board = repl.context.board
+        await repl.until(lambda: not (board.task(3).running or board.task(4).running), "two are done")
+        await repl.said("/variants pick 2", "/variants drop rest removes 1 and 3 with what they changed")
+        await repl.said("/variants drop rest", "dropped: variant 1, 3")
+        assert [board.task(task_id).closed for task_id in (2, 3, 4)] == [True, False, True]
+        assert trees(repl) == ["2-rewrite-it"]
+        await repl.said("/variants drop rest", "nothing is left to drop")
+        await repl.said("/continue 2", "task 2 is closed")
