@@ -1,4 +1,4 @@
-"""Schemas of answers: no reference is fetched, no pattern hangs the run, and an answer is JSON."""
+"""Schemas of answers, checks of templates: no reference is fetched, no pattern hangs, an answer is JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from buddy.extend.scaffolds.templates import Scaffolds, TemplateError
 from buddy.headless.schema_check import find_problem
 from buddy.headless.structured import AnswerSchema
 from tests.fake_llm.script import reply
@@ -70,3 +71,17 @@ def test_ordinary_schemas_are_checked(schema: dict[str, Any], value: object, pro
     assert problem in found
     assert bool(problem) is bool(found)
     assert bool(AnswerSchema(schema).check(json.dumps(value)).problem) is bool(problem)
+
+
+def test_a_slow_check_of_a_template_ends(tmp_path: Path) -> None:
+    """The value of a variable may be the model's."""
+    folder = tmp_path / "projects" / "slow"
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "a.txt").write_text("a")
+    (folder / "template.toml").write_text(
+        'title = "T"\ndescription = "d"\nlanguage = "python"\n'
+        '[variables.name]\nabout = "n"\ndefault = "a"\ncheck = "(a+)+b"\n'
+    )
+    scaffolds = Scaffolds(lambda: (str(tmp_path),))
+    with pytest.raises(TemplateError, match="expected text like"):
+        scaffolds.new_project("slow", "x", {"name": "a" * 60 + "!"}, None)

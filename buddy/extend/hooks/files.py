@@ -54,13 +54,13 @@ def compile_matcher(matcher: str) -> Callable[[str], bool]:
         names = {name.strip() for name in matcher.replace(",", "|").split("|")}
         return lambda subject: subject in names
     try:
-        search = _linear_search(matcher)
+        search = linear_search(matcher)
     except re.error as error:
         raise WrongMatcher(f"the matcher {matcher!r} is no regular expression: {error}") from error
     return lambda subject: search(subject) is not None
 
 
-def _linear_search(matcher: str) -> Callable[[str], object]:
+def linear_search(matcher: str) -> Callable[[str], object]:
     """Return the search of RE2, which no pattern can make slow; of `re` where RE2 has no wheel. Raises
     `re.error`."""
     try:

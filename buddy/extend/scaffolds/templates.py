@@ -18,6 +18,7 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
+from buddy.extend.hooks.files import linear_search
 from buddy.extend.system_prompt import template_path
 from buddy.safety.paths import read_regular
 from buddy.safety.sanitise import visible
@@ -292,13 +293,23 @@ def _check(name: str, variable: Variable, value: str) -> str:
     if variable.choices and value not in variable.choices:
         raise TemplateError(f"{name} is one of {', '.join(variable.choices)}; found {visible(value)!r}")
     try:
-        fits = not variable.check or re.fullmatch(variable.check, value) is not None
+        fits = not variable.check or _fits(variable.check, value)
     except re.error as error:
         raise TemplateError(f"the check of {name} is no regular expression: {error}") from error
     if not fits:
         hint = variable.hint or f"text like {variable.check}"
         raise TemplateError(f"{name} ({variable.about}): expected {hint}; found {visible(value)!r}")
     return value
+
+
+def _fits(check: str, value: str) -> bool:
+    """Match a whole value that may be the model's: in linear time, but for what only `re` knows (lookahead).
+    Raises `re.error`."""
+    re.compile(check)
+    try:
+        return linear_search(f"^(?:{check})$")(value) is not None
+    except re.error:
+        return re.fullmatch(check, value) is not None
 
 
 def read_record(folder: str) -> ProjectRecord:
