@@ -102,10 +102,16 @@ class EditorSessions:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool
+        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool, servers: str
     ) -> AsyncGenerator[Session]:
         """Open a session of a folder: a new one, or the one of a reference or a copy of it."""
-        options = replace(self._options, add_dir=(*self._options.add_dir, *extra), words=(), command="")
+        options = replace(
+            self._options,
+            add_dir=(*self._options.add_dir, *extra),
+            mcp_config=(*self._options.mcp_config, *filter(None, (servers,))),
+            words=(),
+            command="",
+        )
         launch = await asyncio.to_thread(self._find_launch, options, folder)
         loaded = await asyncio.to_thread(read_settings, launch, options)
         store = open_store(launch, loaded.settings, tell)

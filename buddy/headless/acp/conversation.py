@@ -109,8 +109,10 @@ class EditorSession:
             for update in replay(task.history, self.session.tools.get, task.workspace.boundary.cwd):
                 await self.send(update)
 
-    async def offer_commands(self) -> None:
-        """Tell the editor the slash commands there are."""
+    async def offer_commands(self, notes: Sequence[str] = ()) -> None:
+        """Tell the editor the slash commands there are, and notes about the start."""
+        for note in notes:
+            await self.send(update_agent_message_text(f"{one_line(note, 400)}\n\n"))
         offers = [
             schema.AvailableCommand(
                 name=command.name,

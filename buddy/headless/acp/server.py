@@ -18,6 +18,7 @@ from buddy.app.session import Session
 from buddy.config.settings import ConfigError
 from buddy.headless.acp.content import PromptError, read_prompt
 from buddy.headless.acp.conversation import Capabilities, EditorSession, SlashCommands
+from buddy.headless.acp.handed_servers import HandedServersError, read_handed
 from buddy.headless.running_tasks import RunningTasks
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
@@ -32,9 +33,10 @@ class Sessions(Protocol):
     """Opens sessions for the server; provided by the command line."""
 
     def open(
-        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool
+        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool, servers: str
     ) -> contextlib.AbstractAsyncContextManager[Session]:
-        """Open a session of a folder: a new one, or the one of a reference or a copy of it."""
+        """Open a session of a folder: a new one, or the one of a reference or a copy of it. `servers` are
+        the MCP servers of the editor as JSON, "" for none."""
         ...
 
     def commands(self, session: Session) -> SlashCommands:
@@ -84,7 +86,7 @@ class BuddyAgent:
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
-                mcp_capabilities=schema.McpCapabilities(http=False, sse=False),
+                mcp_capabilities=schema.McpCapabilities(http=True, sse=True),
                 session_capabilities=schema.SessionCapabilities(
                     list=schema.SessionListCapabilities(),
                     fork=schema.SessionForkCapabilities(),
@@ -104,7 +106,7 @@ class BuddyAgent:
         self, cwd: str, additional_directories: list[str] | None = None, mcp_servers: Any = None, **_meta: Any
     ) -> schema.NewSessionResponse:
         """Open a new session in a folder."""
-        conversation = await self._open(cwd, additional_directories, "")
+        conversation = await self._open(cwd, additional_directories, mcp_servers, "")
         return schema.NewSessionResponse(
             session_id=conversation.id, modes=conversation.modes(), config_options=conversation.options()
         )
@@ -120,7 +122,7 @@ class BuddyAgent:
         """Open a saved session and send its conversation before the answer."""
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            conversation = await self._open(cwd, additional_directories, session_id)
+            conversation = await self._open(cwd, additional_directories, mcp_servers, session_id)
         await conversation.replay()
         return schema.LoadSessionResponse(modes=conversation.modes(), config_options=conversation.options())
 
@@ -135,7 +137,7 @@ class BuddyAgent:
         """Open a saved session without showing it again."""
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            conversation = await self._open(cwd, additional_directories, session_id)
+            conversation = await self._open(cwd, additional_directories, mcp_servers, session_id)
         return schema.ResumeSessionResponse(modes=conversation.modes(), config_options=conversation.options())
 
     async def fork_session(
@@ -147,7 +149,7 @@ class BuddyAgent:
         **_meta: Any,
     ) -> schema.ForkSessionResponse:
         """Open a copy of a saved session."""
-        conversation = await self._open(cwd, additional_directories, session_id, fork=True)
+        conversation = await self._open(cwd, additional_directories, mcp_servers, session_id, fork=True)
         return schema.ForkSessionResponse(
             session_id=conversation.id, modes=conversation.modes(), config_options=conversation.options()
         )
@@ -225,14 +227,18 @@ class BuddyAgent:
         return conversation
 
     async def _open(
-        self, cwd: str, extra: Sequence[str] | None, reference: str, *, fork: bool = False
+        self, cwd: str, extra: Sequence[str] | None, handed: Any, reference: str, *, fork: bool = False
     ) -> EditorSession:
         if not os.path.isabs(cwd) or not os.path.isdir(cwd):
             raise RequestError.invalid_params({"details": f"cwd: expected an absolute folder, found {cwd!r}"})
         if self._client is None:
             raise RequestError.internal_error({"details": "not connected"})
         stack = contextlib.AsyncExitStack()
-        opening = self._sessions.open(cwd, extra or (), reference=reference, fork=fork)
+        try:
+            servers, notes = read_handed(handed)
+        except HandedServersError as error:
+            raise RequestError.invalid_params({"details": str(error)}) from error
+        opening = self._sessions.open(cwd, extra or (), reference=reference, fork=fork, servers=servers)
         session = await _answer_errors(stack.enter_async_context(opening))
         conversation = EditorSession(
             session, self._client, self._sessions.commands(session), self._capabilities
@@ -241,7 +247,7 @@ class BuddyAgent:
         self._conversations[conversation.id] = conversation
         self._stacks[conversation.id] = stack
         # In its own task: it begins when the response to the request is on its way.
-        self._later.start(conversation.offer_commands())
+        self._later.start(conversation.offer_commands(notes))
         return conversation
 
     async def _close(self, session_id: str) -> None:
