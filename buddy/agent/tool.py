@@ -102,6 +102,12 @@ class ToolContext(msgspec.Struct, frozen=True):
         return cast(T, found)
 
 
+class ForeignArguments(msgspec.Struct, frozen=True):
+    """The arguments of a call whose schema is another program's, as the object it has there."""
+
+    values: dict[str, Any]
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A declared tool. `arguments` is the record its JSON is decoded into; `aliases` are other tool names
     models use for it, `argument_aliases` other argument names; `cache_s` is how long an equal read-only call

@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.events import Notice
 from buddy.agent.messages import Call, Text, UserMessage, typed_text
 from buddy.agent.schema import ArgumentsError
-from buddy.agent.tool import Tool, ToolError, ToolResult
+from buddy.agent.tool import ForeignArguments, Tool, ToolError, ToolResult
 from buddy.extend.hooks.protocol import NO_VERDICT, HookEvent, HookPoint, HookVerdict
 from buddy.extend.tool_names import claude_input, claude_names
 from buddy.safety.policy.facts import Facts, HookOpinion
@@ -235,7 +235,8 @@ class TaskHooks:
 
 def call_fields(tool: Tool, arguments: msgspec.Struct) -> list[dict[str, Any]]:
     """Return the input fields of a call: one set for each file of a patch, else one."""
-    values = claude_input(tool.name, msgspec.to_builtins(arguments))
+    own = arguments.values if isinstance(arguments, ForeignArguments) else msgspec.to_builtins(arguments)
+    values = claude_input(tool.name, own)
     name = claude_names(tool.name)[0]
     paths = tool.access(arguments).writes if tool.hooked_per_file else ()
     several = [{**values, "file_path": path} for path in paths] or [values]

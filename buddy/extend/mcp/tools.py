@@ -10,7 +10,7 @@ import msgspec
 
 from buddy.agent.display import Display, Plain
 from buddy.agent.schema import ArgumentsError, parse_json
-from buddy.agent.tool import Tool, ToolContext, ToolResult, any_access
+from buddy.agent.tool import ForeignArguments, Tool, ToolContext, ToolResult, any_access
 from buddy.extend.mcp.definitions import kind_of
 from buddy.extend.mcp.listings import MAX_DEPTH, PROBLEM_KEY, PROBLEMS
 from buddy.extend.mcp.records import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES, ToolInfo
@@ -26,12 +26,6 @@ _FITS: Mapping[str, tuple[type, ...]] = {
 Run = Callable[[ToolInfo, dict[str, Any], ToolContext], Awaitable[ToolResult]]
 
 
-class McpArguments(msgspec.Struct, frozen=True):
-    """The arguments of a call, as the server's schema has them."""
-
-    values: dict[str, Any]
-
-
 class UnusableTool(ValueError):
     """A tool that cannot be offered; the message says why."""
 
@@ -41,14 +35,14 @@ def make_tool(info: ToolInfo, name: str, server: str, run: Run) -> Tool:
     `UnusableTool`."""
     schema = clean_schema(info.schema)
 
-    def decode(text: str) -> McpArguments:
-        return McpArguments(decode_values(text, schema))
+    def decode(text: str) -> ForeignArguments:
+        return ForeignArguments(decode_values(text, schema))
 
     async def call(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
-        return await run(info, cast(McpArguments, arguments).values, ctx)
+        return await run(info, cast(ForeignArguments, arguments).values, ctx)
 
     def preview(_ctx: ToolContext, arguments: Any) -> Display:
-        values = json.dumps(cast(McpArguments, arguments).values, ensure_ascii=False, indent=2)
+        values = json.dumps(cast(ForeignArguments, arguments).values, ensure_ascii=False, indent=2)
         return Plain(f"MCP server {server}, tool {clean(info.name)[:80]}", values)
 
     return Tool(
@@ -57,12 +51,12 @@ def make_tool(info: ToolInfo, name: str, server: str, run: Run) -> Tool:
         risk="high",
         category="other",
         parameters=schema,
-        arguments=McpArguments,
+        arguments=ForeignArguments,
         run=call,
         access=any_access,
         preview=preview,
         source=f"mcp:{server}",
-        subject=lambda arguments: _subject(cast(McpArguments, arguments).values),
+        subject=lambda arguments: _subject(cast(ForeignArguments, arguments).values),
         decoder=decode,
     )
 

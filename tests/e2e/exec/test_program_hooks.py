@@ -141,7 +141,10 @@ async def serve(driver: Driver, *, calls: int) -> list[Object]:
     """Answer as an MCP server with one tool, until it was called so often."""
     seen: list[Object] = []
     while calls:
-        asked = await driver.asked("mcp_message")
+        asked = await driver.until(lambda one: one["type"] == "control_request")
+        if asked["request"]["subtype"] == "can_use_tool":
+            driver.answer(asked, behavior="allow", updatedInput={"a": asked["request"]["input"]["a"] * 10})
+            continue
         message = asked["request"]["message"]
         seen.append(message)
         match message.get("method"):
@@ -181,6 +184,19 @@ async def test_a_tool_of_the_program_is_called(tmp_path: Path) -> None:
     assert "mcp__calc__double" in server.requests[0].tool_names
     assert server.requests[1].tool_results == ["42"]
     assert (code, [(one["name"], one["status"]) for one in status]) == (0, [("calc", "connected")])
+
+
+async def test_the_input_of_a_foreign_tool_is_asked_about_and_changed_as_its_server_has_it(
+    tmp_path: Path,
+) -> None:
+    async with FakeLLM([reply(call("mcp__calc__double", a=21)), reply("420.")]) as server:
+        program = Program(tmp_path, server.url)
+        async with driving(program, *ASKS) as driver:
+            driver.send(request(1, "initialize", sdkMcpServers=["calc"]), said("double"))
+            await serve(driver, calls=1)
+            await driver.result()
+            assert await driver.end() == 0
+    assert server.requests[1].tool_results == ["420"]
 
 
 async def test_a_server_that_refuses_costs_only_its_tools(tmp_path: Path) -> None:
