@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from acp import schema
 
@@ -57,11 +57,13 @@ def _entry_of(server: object) -> dict[str, Any] | None:
             return None
 
 
-def _texts(entry: dict[str, Any]) -> Iterator[str]:
-    for value in entry.values():
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            yield from (str(text) for pair in value.items() for text in pair)
-        else:
-            yield from map(str, value)
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, object]", value).items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            yield from _texts(inner)
+    else:
+        yield str(value)
