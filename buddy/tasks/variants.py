@@ -97,6 +97,11 @@ class Variants:
         conversation of `start`. Raises `TaskError` when not even two can be; then nothing is left of them."""
         if not FEWEST <= len(models) <= MOST:
             raise TaskError(f"expected {FEWEST} to {MOST} variants, found {len(models)}")
+        if start.workspace.target:
+            raise TaskError(
+                f"variants work on this machine, and task {start.task_id} works on {start.workspace.target}; "
+                "/target local comes back"
+            )
         if start.workspace.worktree is not None:
             raise TaskError(
                 f"variants start from the main tree, and task {start.task_id} works in "

@@ -411,6 +411,8 @@ async def test_a_worktree_is_refused_on_a_target(server: SshServer, tmp_path: Pa
     async with on_box(server, tmp_path / "here") as session:
         with pytest.raises(TaskError, match="a worktree is made on this machine"):
             await session.board.workspaces.make("x", start=session.board.task(1))
+        with pytest.raises(TaskError, match="variants work on this machine"):
+            await session.board.variants.open("x", ("", ""), start=session.board.task(1))
 
 
 async def test_an_unknown_target_is_told(tmp_path: Path) -> None:
