@@ -17,7 +17,7 @@ def find_problem(schema: dict[str, Any], value: Any) -> str:
     """Return the first way in which a value does not match, "" for none."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
-    from jsonschema_specifications import REGISTRY  # type: ignore[import]  # no stubs
+    from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs] - it has none
 
     # This registry has the drafts and no way to fetch: the default one would request any address.
     validator = validator_for(schema, default=Draft202012Validator)(schema, registry=REGISTRY)
