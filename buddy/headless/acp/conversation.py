@@ -80,6 +80,7 @@ class EditorSession:
         self._capabilities = capabilities
         self._reader = session.board.reader()
         self._sending = asyncio.Lock()
+        self._cancels = 0
         self._updates: dict[int, TurnUpdates] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._work = RunningTasks()
@@ -139,8 +140,8 @@ class EditorSession:
             printed = await self._commands.run(content.text)
             if printed:
                 await self.send(update_agent_message_text(printed))
-        else:
-            await self._submit(task_id, content)
+        elif not await self._submit(task_id, content):
+            return schema.PromptResponse(stop_reason="cancelled")
         task_id = board.focus
         outcome = await board.wait(task_id)
         await self._flush()
@@ -150,18 +151,24 @@ class EditorSession:
             return schema.PromptResponse(stop_reason="end_turn")
         return schema.PromptResponse(stop_reason=_stop_reason(outcome))
 
-    async def _submit(self, task_id: int, content: PromptContent) -> None:
+    async def _submit(self, task_id: int, content: PromptContent) -> bool:
+        """Submit a prompt; False where it was cancelled while its files were read."""
+        cancels = self._cancels
         expanded = await self.session.expand(task_id, content.text) if content.text else None
         parts: tuple[UserPart, ...] = expanded.parts if expanded else ()
         for note in expanded.notes if expanded else ():
             await self.send(update_agent_message_text(f"{note}\n\n"))
+        if self._cancels != cancels:
+            return False
         try:
             await self.session.board.prompt(task_id, (*parts, *content.attached))
         except (TaskError, ConfigError) as error:
             raise RequestError.invalid_request({"details": str(error)}) from error
+        return True
 
     def cancel(self) -> None:
-        """Cancel the running turn of the foreground task."""
+        """Cancel the running turn of the foreground task, or the prompt that is about to begin one."""
+        self._cancels += 1
         board = self.session.board
         board.cancel(board.focus)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from acp import schema, text_block
 
-from tests.fake_llm.script import call, reply
+from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.editor import TOOLS, Editor, connected
 from tests.support.program import DEADLINE_S, Program, running
@@ -174,3 +174,12 @@ async def test_a_line_of_60_MB_does_not_hang_and_approves_nothing(tmp_path: Path
                 stdin.close()
                 await editor.process.wait()
     assert not (program.repo / "a.txt").exists()
+
+
+async def test_a_cancel_right_behind_a_prompt_is_not_lost(tmp_path: Path) -> None:
+    async with FakeLLM([reply("never", fault=Stall(after=0))]) as server:
+        program = Program(tmp_path, server.url, "chat", TOOLS)
+        async with raw(program) as (editor, session_id):
+            prompt = editor.ask("session/prompt", sessionId=session_id, prompt=said("go"))
+            editor.send(method="session/cancel", params={"sessionId": session_id})
+            assert (await editor.answer_of(prompt))["result"]["stopReason"] == "cancelled"
