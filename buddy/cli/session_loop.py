@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Coroutine
@@ -54,6 +55,8 @@ from buddy.workspace.files.name_index import FileIndexes
 from buddy.workspace.files.name_index import best_matches as files_found
 
 _log = logging.getLogger(__name__)
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT})
+"""Errors that say what the machine has no more of."""
 
 USAGE = 2
 LAST_TITLE_CHARS = 60
@@ -330,6 +333,13 @@ async def _finish(session: Session, front: Front) -> None:
         await asyncio.to_thread(session.store.delete, session_id)
 
 
+def describe_failure(error: BaseException) -> str:
+    """Return a sentence about the error that ended a command."""
+    if isinstance(error, OSError) and error.errno in _SHORTAGES:
+        return f"the command was not carried out: {error.strerror}. ↑ brings it back"
+    return f"{type(error).__name__}: {error} (this is a bug; the log has more)"
+
+
 def _screen_actions(front: Front, jobs: set[asyncio.Task[None]], session: Session) -> ScreenActions:
     screen = front.screen
     session_id = session.session_id
@@ -344,9 +354,7 @@ def _screen_actions(front: Front, jobs: set[asyncio.Task[None]], session: Sessio
         jobs.discard(job)
         if not job.cancelled() and (error := job.exception()) is not None:
             _log.error("a command failed", exc_info=error)
-            front.print(
-                NoteBlock("error", f"{type(error).__name__}: {error} (this is a bug; the log has more)")
-            )
+            front.print(NoteBlock("error", describe_failure(error)))
 
     def switch(reference: str) -> None:
         front.switch_to = reference

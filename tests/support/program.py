@@ -10,6 +10,7 @@ server, `buddy …` as a child process, and what is looked at afterwards.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 import os
 import re
@@ -257,7 +258,10 @@ def check_golden(name: str, found: Any) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert text == path.read_text()
+    golden = path.read_text()
+    assert text == golden, "\n".join(
+        difflib.unified_diff(golden.split("\n"), text.split("\n"), name, "found", lineterm="")
+    )
 
 
 _SESSION = re.compile(r"\b[0-9a-f]{4}(?:-[0-9a-f]{4}){3}\b")

@@ -29,6 +29,8 @@ DEADLINE_S = 50.0
 BEGIN_FRAME = b"\x1b[?2026h"
 END_FRAME = b"\x1b[?2026l"
 KEY_S = 0.02
+SEEN_S = 0.4
+"""An answer counts only to a request that was on the screen before it was begun."""
 ENTER_S = 0.35
 """Before Enter, and between two keys of a person: what comes faster is taken for a paste."""
 
@@ -171,6 +173,19 @@ class Terminal:
         await asyncio.sleep(ENTER_S)
         self.keys("\r")
         await asyncio.sleep(ENTER_S)  # text that follows Enter at once would be a paste
+
+    async def answer(self, line: str, shown: str) -> None:
+        """Answer a request, again as often as it was not on the screen long enough before the line was begun,
+        until `shown` is there."""
+        again = "Answer again."
+
+        def is_there(text: str) -> bool:
+            return any(text in row for row in self.everything())
+
+        while not is_there(shown):
+            await asyncio.sleep(SEEN_S)
+            await self.line(line)
+            await self.until(lambda: is_there(shown) or any(again in row for row in self.rows()), shown)
 
     async def kill(self) -> None:
         """End the program as a crash of the machine would."""

@@ -50,6 +50,11 @@ def _put_defaults(text: str) -> str:
 
 def _script_digest(path: str) -> bytes:
     try:
+        status = os.stat(path)
+        if (
+            status.st_size > MAX_SCRIPT_BYTES
+        ):  # too large to be read: nobody can choose the time of its change
+            return f"{path} {status.st_ino} {status.st_size} {status.st_ctime_ns}".encode()
         return bytes.fromhex(hash_regular(path, MAX_SCRIPT_BYTES))
     except (OSError, ToolError) as error:
         return str(error).encode()

@@ -49,16 +49,18 @@ def program_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> 
     return program
 
 
-HEADS = tuple(f'event: {kind}_delta\ndata: {{"text": "' for kind in ("content", "thinking"))
+GROWING = tuple(f"event: {kind}_delta\ndata: " for kind in ("content", "thinking"))
 
 
 def merged(text: str) -> str:
     """Neighbouring deltas as one: how many there are is up to the network."""
     found: list[str] = []
     for block in text.split("\n\n"):
-        head = next((one for one in HEADS if block.startswith(one)), "")
+        head = next((one for one in GROWING if block.startswith(one)), "")
         if head and found and found[-1].startswith(head):
-            found[-1] = found[-1].removesuffix('"}') + block.removeprefix(head)
+            first, more = (json.loads(one.removeprefix(head)) for one in (found[-1], block))
+            assert first.keys() == more.keys()
+            found[-1] = head + json.dumps({name: first[name] + more[name] for name in first})
         else:
             found.append(block)
     return "\n\n".join(found)

@@ -29,7 +29,7 @@ def folder() -> Iterator[Path]:
 
 
 async def tries(folder: Path, *what: str, level: str = "auto", **definition: object) -> dict[str, str]:
-    """What a server in the sandbox got of each thing it tried; `{repo}`, `{home}` and `{port}` are filled
+    """Results of a server in the sandbox for each thing it tried; `{repo}`, `{home}` and `{port}` are filled
     in."""
     entry = {"command": sys.executable, "args": [SERVER, "tries"], "required": True, **definition}
     script: list[Any] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -44,12 +43,9 @@ async def test_what_a_subagent_is_given_is_shown_before_it_is_approved(tmp_path:
                 "model: the model of this task",
             )
             assert not any("subagent" in one.last_user_text for one in server.requests)
-            await asyncio.sleep(0.4)  # an answer counts only to what was on the screen before it was begun
-            await terminal.line("n")
-            await terminal.shows("a subagent while this task waits", "tools: none")
-            await asyncio.sleep(0.4)
-            await terminal.line("y")
-            await terminal.has_shown("It is on its way.")
+            await terminal.answer("n", "a subagent while this task waits")
+            await terminal.shows("tools: none")
+            await terminal.answer("y", "It is on its way.")
             results = [text for one in server.requests for text in one.tool_results]
             assert any("There are seven." in text for text in results)
             assert await terminal.leaves() == 0

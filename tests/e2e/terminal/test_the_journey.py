@@ -3,7 +3,6 @@ against a real server."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -60,8 +59,7 @@ async def test_the_journey(tmp_path: Path) -> None:
             assert (program.repo / "main.py").read_text() == MAIN
             terminal.keys("\x03")
             await terminal.until(lambda: terminal.input_line() == "")
-            await asyncio.sleep(0.4)  # an answer counts only to what was on the screen before it was begun
-            await terminal.line("y")
+            await terminal.answer("y", "approved once")
             await terminal.until(lambda: "len(values)" in (program.repo / "main.py").read_text(), "the edit")
             footer = terminal.rows()[-1]
             assert "ask" in footer

@@ -214,9 +214,7 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
             await terminal.shows("DEMO", "fix the bug", "then the command)", "@2 … steers it)")
             await terminal.line("fix the bug")
             await terminal.shows("waiting for you", "y yes")
-            await asyncio.sleep(0.4)
-            await terminal.line("/ok all")
-            await terminal.has_shown("approved")
+            await terminal.answer("/ok all", "approved")
             await terminal.line("tell me a story")
             assert await terminal.leaves() == 0
             told = terminal.everything()

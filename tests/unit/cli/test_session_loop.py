@@ -1,9 +1,10 @@
-"""A session that fails while it opens leaves nothing running."""
+"""A session that fails while it opens leaves nothing running; a command that fails says why."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from buddy.app.launch import find_launch, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.front import Front
-from buddy.cli.session_loop import run_session
+from buddy.cli.session_loop import describe_failure, run_session
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
 from buddy.repl.view.blocks import Block
@@ -54,3 +55,18 @@ async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Pa
     await run_session(options, launch, read_settings(launch, options), front, "", "")
     assert "the key that signs sessions can't be made there; set XDG_STATE_HOME" in paper.text()
     assert front.switch_to is None
+
+
+@pytest.mark.parametrize(
+    ("error", "is_bug"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), False),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (OSError(errno.EBADF, "Bad file descriptor"), True),
+        (ValueError("no"), True),
+    ],
+)
+def test_a_shortage_of_the_machine_is_no_bug(error: Exception, is_bug: bool) -> None:
+    words = describe_failure(error)
+    assert ("this is a bug" in words) is is_bug
+    assert str(error.args[-1]) in words

@@ -16,7 +16,17 @@ from buddy.tools.search_tools import LateTools, declared_tokens, narrow, search_
 ALL = ToolRegistry(BUILTIN_TOOLS)
 EVERY = ToolRegistry((*BUILTIN_TOOLS, *scaffold_tools(Scaffolds(tuple))))
 """With the tools for new projects, which the program adds."""
-CORE = ["apply_patch", "edit_file", "find_files", "grep", "read_file", "run_shell", "todo", "write_file"]
+CORE = [
+    "apply_patch",
+    "edit_file",
+    "find_files",
+    "grep",
+    "read_file",
+    "retrieve_variant",
+    "run_shell",
+    "todo",
+    "write_file",
+]
 
 
 def a_tool(name: str, about: str, source: str = "built-in") -> Tool:

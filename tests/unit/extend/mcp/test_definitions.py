@@ -1,9 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from buddy.extend.mcp.definitions import read_server
-from buddy.extend.mcp.digests import definition_digest
+from buddy.extend.mcp.digests import MAX_SCRIPT_BYTES, definition_digest
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,20 @@ def test_a_changed_script_changes_the_digest(tmp_path: Path, entry: dict[str, ob
     before = definition_digest(definition, str(tmp_path))
     assert definition_digest(definition, str(tmp_path)) == before
     script.write_text("evil")
+    assert definition_digest(definition, str(tmp_path)) != before
+
+
+def test_a_changed_script_that_is_too_large_to_be_read_changes_the_digest(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.touch()
+    os.truncate(script, MAX_SCRIPT_BYTES + 1)
+    definition = read_server("s", {"command": "python3", "args": ["server.py"]}, "project", ".mcp.json")
+    before = definition_digest(definition, str(tmp_path))
+    assert definition_digest(definition, str(tmp_path)) == before
+    status = script.stat()
+    with script.open("r+b") as file:
+        file.write(b"evil")
+    os.utime(script, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert definition_digest(definition, str(tmp_path)) != before
 
 
