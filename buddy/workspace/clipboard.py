@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -177,14 +179,20 @@ def _output(argv: Sequence[str], seconds: float, environ: Mapping[str, str]) -> 
         )
     except OSError:
         return None
-    late = threading.Timer(seconds, child.kill)
+
+    def stop() -> None:
+        # The group: a program that it started, too, holds the pipe open.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+    late = threading.Timer(seconds, stop)
     late.start()
     with child:
         try:
             assert child.stdout is not None
             data = child.stdout.read(2 * MAX_PICTURE_BYTES + 1)  # hexadecimal digits are twice as long
             if len(data) > 2 * MAX_PICTURE_BYTES:
-                child.kill()
+                stop()
             child.wait()
         finally:
             late.cancel()

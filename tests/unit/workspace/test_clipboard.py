@@ -125,6 +125,14 @@ def test_a_program_that_hangs_is_ended(shelf: Path) -> None:
         os.kill(pid, 0)
 
 
+def test_what_a_hanging_program_started_is_ended_with_it(shelf: Path) -> None:
+    program(shelf, "pngpaste", f"sleep 600 & echo $! > {shelf.parent}/pid; wait")
+    hanging = msgspec.structs.replace(desktop(shelf, "darwin"), limit_s=0.5)
+    assert said(hanging).startswith("the clipboard holds no picture")
+    status = Path(f"/proc/{(shelf.parent / 'pid').read_text().strip()}/stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
+
+
 def test_no_program_of_the_workspace_is_run(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
