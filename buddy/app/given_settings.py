@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -79,8 +80,11 @@ def check_place(value: str, boundary: Boundary, *, trusted: bool) -> bool:
     for one in a folder that is not trusted."""
     if value.lstrip().startswith("{"):
         return False
-    real = os.path.realpath(os.path.expanduser(value))
-    is_inside = any(is_beneath(real, root) for root in (boundary.root, *boundary.extra))
+    path = Path(os.path.abspath(os.path.expanduser(value)))
+    # A link in the workspace belongs to the workspace: a model can let it lead elsewhere.
+    names = (os.path.join(os.path.realpath(name.parent), name.name) for name in (path, *path.parents))
+    places = (os.path.realpath(path), *names)
+    is_inside = any(is_beneath(place, root) for place in places for root in (boundary.root, *boundary.extra))
     if is_inside and not trusted:
         raise UsageError(
             f"{OPTION}: {value[:200]!r} lies in a folder you don't trust; give --trust, or a file elsewhere"

@@ -90,12 +90,15 @@ async def test_a_variable_is_a_text(tmp_path: Path, value: object) -> None:
     assert "expected a name and a text" in ran.err
 
 
-@pytest.mark.parametrize("where", ["settings.json", "../link.json"])
+@pytest.mark.parametrize("where", ["settings.json", "../link.json", "out.json", "folder/own.json"])
 async def test_a_file_of_an_untrusted_folder_is_refused(tmp_path: Path, where: str) -> None:
     async with FakeLLM([]) as server:
         program = Program(tmp_path, server.url)
         (program.repo / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
         (program.folder / "link.json").symlink_to(program.repo / "settings.json")
+        (program.folder / "own.json").write_text("{}")
+        (program.repo / "out.json").symlink_to(program.folder / "own.json")
+        (program.repo / "folder").symlink_to(program.folder)
         ran = await program.run("exec", "--settings", where, "hi")
     assert (ran.code, server.requests) == (2, [])
     assert "a folder you don't trust" in ran.err
@@ -108,6 +111,16 @@ async def test_a_file_of_a_trusted_folder_can_not_widen(tmp_path: Path, settings
     async with FakeLLM([]) as server:
         program = Program(tmp_path, server.url)
         (program.repo / "settings.json").write_text(json.dumps(settings))
+        ran = await program.run("exec", "--trust", "--settings", "settings.json", "hi")
+    assert (ran.code, server.requests) == (2, [])
+    assert "only in a file outside the workspace" in ran.err
+
+
+async def test_a_link_of_the_workspace_to_settings_elsewhere_can_not_widen(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        program = Program(tmp_path, server.url)
+        (program.folder / "own.json").write_text('{"sandbox": {"enabled": false}}')
+        (program.repo / "settings.json").symlink_to(program.folder / "own.json")
         ran = await program.run("exec", "--trust", "--settings", "settings.json", "hi")
     assert (ran.code, server.requests) == (2, [])
     assert "only in a file outside the workspace" in ran.err
