@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from buddy.agent.json_codec import dumps
+from buddy.agent.json_codec import dollars, dumps
 from buddy.agent.provider import ProviderError
 from buddy.llm.direct.lane import Answer, Endpoint, HttpClient, OneClient, Post, host_of, refuse_failure
 from buddy.llm.pictures import (
@@ -80,13 +80,13 @@ class OpenAIPictures:
         post = self._post(model, order)
         try:
             async with asyncio.timeout(self._total_s):
-                return await self._ask(post, heard)
+                return await self._ask(post, order.count, heard)
         except TimeoutError as error:
             raise ProviderError(
                 "server", f"{self._host} made no picture within {self._total_s:g} seconds; try again later"
             ) from error
 
-    async def _ask(self, post: Post, heard: Heard) -> MadePictures:
+    async def _ask(self, post: Post, count: int, heard: Heard) -> MadePictures:
         answer = await self._client.get().post(post.url, post.headers, post.content)
         try:
             await refuse_failure(answer, post)
@@ -97,7 +97,8 @@ class OpenAIPictures:
         reply = await asyncio.to_thread(self._decode, body)
         if not reply.data:
             raise self._unusable("an answer without pictures came")
-        pictures = [await self._picture(row, heard) for row in reply.data]
+        # Millions of addresses fit into an answer, and each picture is kept until the last one is there.
+        pictures = [await self._picture(row, heard) for row in reply.data[:count]]
         return MadePictures(tuple(pictures), _usage(reply.usage))
 
     def _decode(self, body: bytes) -> _PictureReply:
@@ -198,7 +199,10 @@ def _usage(counts: _PictureTokens | None) -> PictureUsage:
         return PictureUsage()
     details = counts.input_tokens_details or _TokenDetails(text_tokens=counts.input_tokens)
     return PictureUsage(
-        max(0, details.text_tokens), max(0, details.image_tokens), max(0, counts.output_tokens), counts.cost
+        max(0, details.text_tokens),
+        max(0, details.image_tokens),
+        max(0, counts.output_tokens),
+        dollars(counts.cost),
     )
 
 

@@ -49,7 +49,7 @@ class LitellmPictures:
             raise
         except Exception as error:  # the lane's border: providers raise what they like
             raise error_of(error, owner, key=key, has_begun=False, base_url=self._base_url) from error
-        rows = list(getattr(answer, "data", None) or ())
+        rows = list(getattr(answer, "data", None) or ())[: order.count]
         if not rows:
             raise _unusable(owner, "an answer without pictures came")
         pictures = tuple([await asyncio.to_thread(_picture, owner, row) for row in rows])

@@ -127,6 +127,21 @@ async def test_a_picture_in_a_data_address_is_taken() -> None:
         assert (await order(server, PictureOrder("a cat"))).pictures == (PICTURE,)
 
 
+async def test_no_more_pictures_are_fetched_than_were_ordered() -> None:
+    rows = [{"url": f"/v1/files/images/generations?{number}"} for number in range(1_000)]
+    answer = PictureAnswer(json.dumps({"data": rows}).encode())
+    async with FakeLLM([], pictures=[answer, *[PictureAnswer(PICTURE)] * 3]) as server:
+        found = await order(server, PictureOrder("a cat", 2))
+        assert len(server.orders) == 3
+    assert found.pictures == (PICTURE, PICTURE)
+
+
+@pytest.mark.parametrize("cost", [-100.0, -0.01])
+async def test_a_bill_below_nothing_is_no_bill(cost: float) -> None:
+    async with FakeLLM([], pictures=[made(PICTURE, usage={"output_tokens": 10, "cost": cost})]) as server:
+        assert (await order(server, PictureOrder("a cat"))).usage.cost_usd is None
+
+
 async def test_an_endless_answer_is_left_at_the_limit() -> None:
     heard: list[int] = []
     async with FakeLLM([], pictures=[PictureAnswer(b'{"data": "' + b"A" * 1_000_000, times=100)]) as server:
