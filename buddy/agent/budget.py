@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
 import msgspec
@@ -113,7 +114,7 @@ class SharedBudget:
     def __init__(self, budget: Budget, spent: Callable[[], tuple[float, int]]) -> None:
         self.budget = budget
         self.spent = spent
-        self._reserved: dict[int, tuple[float, int]] = {}
+        self._reserved: dict[object, tuple[float, int]] = {}
         self._changed = asyncio.Event()
 
     def check(self, price_usd: float, tokens: int) -> BudgetReached | None:
@@ -121,7 +122,7 @@ class SharedBudget:
         usd, used = self.spent()
         return _check_limit("the budget of all variants", self.budget, usd, price_usd, used, tokens)
 
-    async def reserve(self, owner: int, price_usd: float, tokens: int) -> BudgetReached | None:
+    async def reserve(self, owner: object, price_usd: float, tokens: int) -> BudgetReached | None:
         """Reserve a request's worst case. Waits while only the running requests of others leave no room."""
         self.release(owner)
         while (reached := self.check(price_usd, tokens)) is None:
@@ -133,7 +134,7 @@ class SharedBudget:
             await self._changed.wait()
         return reached
 
-    def release(self, owner: int) -> None:
+    def release(self, owner: object) -> None:
         """Take back what was reserved for a request that is over."""
         self._reserved.pop(owner, None)
         self._changed.set()
@@ -208,6 +209,7 @@ class TokenMeter:
         self._counted: list[Message] = []
         self._counted_tokens = 0.0
         self._fixed: dict[int, float] = {}
+        self._expenses: dict[object, float] = {}
 
     @property
     def is_unpriced(self) -> bool:
@@ -252,9 +254,22 @@ class TokenMeter:
         it fits."""
         return self._check(self._worst_cost(tokens, max_output) or 0.0, tokens)
 
-    def check_expense(self, usd: float) -> BudgetReached | None:
-        """Check the price of something beside the requests (a picture, say) against the same budgets."""
-        return self._check(usd, 0)
+    @asynccontextmanager
+    async def expense(self, usd: float) -> AsyncGenerator[BudgetReached | None]:
+        """Reserve the price of something beside the requests (a picture, say) in the same budgets until the
+        block ends; None where it fits. In a shared budget it waits for what others have reserved."""
+        reached = self._check(usd + sum(self._expenses.values()), 0)
+        owner = object()  # several can be under way at once in one task
+        if reached is None:
+            self._expenses[owner] = usd
+        try:
+            if reached is None and self.shared is not None:
+                reached = await self.shared.reserve(owner, usd, 0)
+            yield reached
+        finally:
+            self._expenses.pop(owner, None)
+            if self.shared is not None:
+                self.shared.release(owner)
 
     def charge(self, usd: float | None) -> TokenUsage:
         """Count dollars spent beside the requests; None where the price is not known."""
@@ -279,12 +294,12 @@ class TokenMeter:
         they leave no room."""
         if self.shared is None:
             return None
-        return await self.shared.reserve(id(self), self._worst_cost(tokens, max_output) or 0.0, tokens)
+        return await self.shared.reserve(self, self._worst_cost(tokens, max_output) or 0.0, tokens)
 
     def release_shared(self) -> None:
         """End the reservation of a request that is over, or that failed."""
         if self.shared is not None:
-            self.shared.release(id(self))
+            self.shared.release(self)
 
     def _check_day(self, price: float) -> BudgetReached | None:
         if self._day is None or not self._day.max_cost_usd:

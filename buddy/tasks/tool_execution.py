@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -222,14 +222,15 @@ async def _run_or_reuse(
 def task_model(parts: BoardParts, task: Task, count: Callable[[TokenUsage], None]) -> TaskModel:
     """Return what tools may know of a task's model, and the purse it pays from."""
 
-    def check(usd: float) -> str:
-        reached = task.meter.check_expense(usd)
-        return reached.reason if reached is not None else ""
+    @asynccontextmanager
+    async def expense(usd: float) -> AsyncGenerator[str]:
+        async with task.meter.expense(usd) as reached:
+            yield reached.reason if reached is not None else ""
 
     return TaskModel(
         name=lambda: parts.model(task.model).name,
         sees=lambda: parts.model(task.model).sees,
-        check=check,
+        expense=expense,
         charge=lambda usd: count(task.meter.charge(usd)),
     )
 

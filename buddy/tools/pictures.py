@@ -120,16 +120,21 @@ def _price_line(service: PictureService, count: int) -> str:
     return f"{visible(service.model)}, {known}"
 
 
-def _check_budget(ctx: ToolContext, service: PictureService, count: int) -> None:
-    model = ctx.services.get(TaskModel)
-    reason = model.check(service.worst_cost(count) or 0.0) if isinstance(model, TaskModel) else ""
-    if reason:
-        raise ToolError(f"no picture was ordered: {reason}")
-
-
 async def _order(ctx: ToolContext, service: PictureService, order: PictureOrder) -> MadePictures:
-    """Order pictures, show that something goes on, count the cost. Raises `ToolError`."""
-    _check_budget(ctx, service, order.count)
+    """Order pictures within the budget and count their cost. Raises `ToolError`."""
+    model = ctx.services.get(TaskModel)
+    if not isinstance(model, TaskModel):
+        return await _make(ctx, service, order)
+    async with model.expense(service.worst_cost(order.count) or 0.0) as reason:
+        if reason:
+            raise ToolError(f"no picture was ordered: {reason}")
+        made = await _make(ctx, service, order)
+        model.charge(service.cost(made))
+    return made
+
+
+async def _make(ctx: ToolContext, service: PictureService, order: PictureOrder) -> MadePictures:
+    """Order pictures and show that something goes on. Raises `ToolError`."""
     ctx.progress(f"asking {visible(service.model)} for {format_count(order.count, 'picture')}\n")
     received = 0
 
@@ -146,16 +151,12 @@ async def _order(ctx: ToolContext, service: PictureService, order: PictureOrder)
 
     life = asyncio.create_task(show_life())
     try:
-        made = await service.make(order, heard)
+        return await service.make(order, heard)
     except ProviderError as error:
         raise ToolError(f"{visible(service.model)} made no picture: {error.message}") from error
     finally:
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)
-    model = ctx.services.get(TaskModel)
-    if isinstance(model, TaskModel):
-        model.charge(service.cost(made))
-    return made
 
 
 def _checked(made: MadePictures, most: int) -> tuple[bytes, ...]:

@@ -357,3 +357,48 @@ async def test_without_a_limit_nobody_waits_for_a_shared_budget() -> None:
     shared = SharedBudget(Budget(), lambda: (100.0, 10**9))
     for owner in range(8):
         assert await shared.reserve(owner, 10.0, 10**6) is None
+
+
+async def test_expenses_under_way_count_before_they_are_charged() -> None:
+    spender = meter(budget=Budget(max_cost_usd=1.0))
+    async with spender.expense(0.6) as first:
+        assert first is None
+        async with spender.expense(0.6) as second:
+            assert second is not None
+    async with spender.expense(0.6) as third:
+        assert third is None
+
+
+async def test_expenses_of_tasks_with_one_budget_wait_for_each_other() -> None:
+    one, other = meter(), meter()
+    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (one.cost_usd + other.cost_usd, 0))
+    one.shared = other.shared = shared
+
+    async def spend() -> str:
+        async with other.expense(0.6) as reached:
+            return reached.reason if reached is not None else ""
+
+    async with one.expense(0.6) as reached:
+        assert reached is None
+        waiting = asyncio.ensure_future(spend())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        one.charge(0.6)
+    assert await waiting == "the next request could cost $0.60, $0.40 of the budget of all variants is left"
+
+
+async def test_an_expense_that_is_cancelled_leaves_no_reservation() -> None:
+    one, other = meter(), meter()
+    one.shared = other.shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (0.0, 0))
+
+    async def spend() -> None:
+        async with other.expense(0.6):
+            pass
+
+    async with one.expense(0.6):
+        waiting = asyncio.ensure_future(spend())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    async with one.expense(1.0) as reached:
+        assert reached is None

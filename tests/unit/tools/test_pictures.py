@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,9 @@ class PictureProject(ToolProject):
         self.budget = ""
 
     def services(self, task_id: int = 1) -> dict[type, object]:
-        model = TaskModel(lambda: "m", lambda: True, lambda _usd: self.budget, self.charged.append)
+        model = TaskModel(
+            lambda: "m", lambda: True, lambda _usd: nullcontext(self.budget), self.charged.append
+        )
         return {
             **super().services(task_id),
             Pictures: Pictures(lambda: self.service),
