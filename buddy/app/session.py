@@ -26,10 +26,11 @@ from buddy.app.options import Options
 from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
+from buddy.app.session_store import empty_trash, forget_old, open_trash
 from buddy.app.target_access import open_targets, use_target
 from buddy.app.target_states import SessionTargets
 from buddy.config.loading import LoadedSettings
-from buddy.config.settings import ConfigError, SessionSettings, Settings
+from buddy.config.settings import ConfigError, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.hooks.dispatcher import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
@@ -45,7 +46,6 @@ from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
 from buddy.sessions.daily_spending import DaySpending
-from buddy.sessions.folder import FolderError
 from buddy.sessions.session import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.sessions.writer import SessionWriter
@@ -75,11 +75,9 @@ from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
 from buddy.workspace.search.runner import SearchSettings
 from buddy.workspace.undo.log import UndoLog
-from buddy.workspace.undo.trash import Trash
 from buddy.workspace.web import Fetcher
 from buddy.workspace.worktrees.worktrees import Worktree, Worktrees
 
-DAY_S = 24 * 3600.0
 ATTENDED_WAIT_S = 120
 UNATTENDED_WAIT_S = 900
 """Longest wait a provider may ask for; a longer one fails the turn."""
@@ -139,7 +137,7 @@ class Session:
             seal=journal.seal.derive("undo"),
             trees=(root, *launch.boundary.extra),
         )
-        self.trash = _trash(launch, store)
+        self.trash = open_trash(launch, store)
         self.locks, self.git_lock, self.approved = FileLocks(), GitLock(), Approved()
         self.has_approver = attended or (program is not None and program.answers)
         self.questions = Questions(attended=self.has_approver)
@@ -252,8 +250,8 @@ async def open_session(
         )
         limits, session_id = loaded.settings.session, journal.session_id
         # Registered first, so they run last: after the journal is closed and its lock is released.
-        stack.push_async_callback(_forget_old, store, limits, session_id)
-        stack.push_async_callback(_empty_trash, _trash(launch, store), store, limits, session_id)
+        stack.push_async_callback(forget_old, store, limits, session_id)
+        stack.push_async_callback(empty_trash, open_trash(launch, store), store, limits, session_id)
         stack.push_async_callback(journal.close)
         stack.push_async_callback(models.aclose)
         session = Session(
@@ -384,34 +382,6 @@ def _children(session: Session) -> ChildProcesses:
         reader_bytes=memory_for_readers(total_memory()),
     )
     return ChildProcesses(environment, processes, session.sandbox.handle)
-
-
-def _trash(launch: LaunchContext, store: SessionStore) -> Trash:
-    return Trash(os.path.join(launch.boundary.root, ".buddyx", "trash"), store.trash_seal)
-
-
-async def _forget_old(store: SessionStore, limits: SessionSettings, current: str) -> None:
-    """Delete sessions that are too old or too many, when this one ends. Failures are ignored."""
-    with contextlib.suppress(OSError, FolderError):
-        await asyncio.to_thread(
-            store.forget_old,
-            max_age_s=limits.keep_days * DAY_S,
-            max_count=limits.keep_count,
-            current=current,
-        )
-
-
-async def _empty_trash(trash: Trash, store: SessionStore, limits: SessionSettings, current: str) -> None:
-    """Empty the trash of deletions that are too old or exceed its size, when a session ends. What was deleted
-    since the sessions in use began stays."""
-    with contextlib.suppress(OSError, FolderError):
-        await asyncio.to_thread(
-            trash.empty,
-            max_age_s=limits.trash_days * DAY_S,
-            max_bytes=limits.trash_mb * 1_000_000,
-            before=lambda: store.in_use_since(current),
-            now=time.time(),
-        )
 
 
 def _instructions(launch: LaunchContext, settings: Settings) -> Instructions:
