@@ -15,7 +15,7 @@ from acp.client.connection import ClientSideConnection
 
 from tests.fake_llm.script import Reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.program import Program, running
+from tests.support.program import DEADLINE_S, Program, running
 
 TOOLS = ("read_file", "write_file", "edit_file", "run_shell", "todo", "ask_user")
 
@@ -87,14 +87,15 @@ class RawEditor:
     """An editor that writes lines of its own; every line of buddy is kept."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+        self.process = process
         self.messages: list[dict[str, Any]] = []
+        self._count = 1_000  # beyond the numbers that tests choose
 
     def write(self, *lines: str | bytes) -> None:
         """Write lines as they are."""
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         for line in lines:
-            self._process.stdin.write((line.encode() if isinstance(line, str) else line) + b"\n")
+            self.process.stdin.write((line.encode() if isinstance(line, str) else line) + b"\n")
 
     def send(self, **message: Any) -> None:
         """Write a message."""
@@ -102,9 +103,9 @@ class RawEditor:
 
     async def until(self, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read on to the message that matches."""
-        assert self._process.stdout is not None
-        async with asyncio.timeout(30):
-            async for line in self._process.stdout:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            async for line in self.process.stdout:
                 self.messages.append(json.loads(line))
                 if matches(self.messages[-1]):
                     return self.messages[-1]
@@ -113,13 +114,31 @@ class RawEditor:
     async def ask(self, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request and read on to its response."""
         self.send(id=number, method=method, params=params)
+        return await self.response(number)
+
+    def request(self, method: str, **params: Any) -> int:
+        """Send a request; return its number."""
+        self._count += 1
+        self.send(id=self._count, method=method, params=params)
+        return self._count
+
+    async def response(self, number: int) -> dict[str, Any]:
+        """Read on to the response to a request."""
         return await self.until(lambda message: message.get("id") == number and "method" not in message)
+
+    async def permission(self) -> dict[str, Any]:
+        """Read on to the next request for permission."""
+        return await self.until(lambda message: message.get("method") == "session/request_permission")
+
+    def choose(self, asked: dict[str, Any], option: str) -> None:
+        """Answer a request for permission."""
+        self.send(id=asked["id"], result={"outcome": {"outcome": "selected", "optionId": option}})
 
 
 @asynccontextmanager
 async def raw_editor(program: Program) -> AsyncGenerator[tuple[RawEditor, str]]:
     """A raw editor with an open session."""
-    pipes = {"stdin": asyncio.subprocess.PIPE, "limit": 2**24}
+    pipes = {"stdin": asyncio.subprocess.PIPE, "limit": 200_000_000}
     async with running(program, "acp", **pipes) as process:
         editor = RawEditor(process)
         await editor.ask(1, "initialize", {"protocolVersion": PROTOCOL_VERSION, "clientCapabilities": {}})

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acp import schema, text_block
 
-from tests.fake_llm.script import Stall, call, reply
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.support.editor import TOOLS, Editor, connected
-from tests.support.program import DEADLINE_S, Program, running
+from tests.support.editor import TOOLS, Editor, connected, raw_editor
+from tests.support.program import DEADLINE_S, Program
 
 SERVER = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
+HI = reply("hi")
 WRITE = reply(call("write_file", path="a.txt", content="one\n"))
 
 
@@ -26,19 +25,28 @@ def handed(name: str, mode: str, *files: str) -> schema.McpServerStdio:
     return schema.McpServerStdio(name=name, command=sys.executable, args=[SERVER, mode, *files], env=[])
 
 
+def echoes(asked: Asked) -> Reply:
+    """A model that calls the server's tool once it is offered."""
+    if asked.tool_results:
+        return reply("Done.")
+    return reply(call("mcp__handed__echo", text="hello")) if "mcp__handed__echo" in asked.tool_names else HI
+
+
 async def test_tools_of_a_handed_server_are_offered_and_asked_about_like_others(tmp_path: Path) -> None:
-    wants = reply(call("mcp__handed__echo", text="hello"))
-    async with FakeLLM([reply("hi")] * 40 + [wants, reply("Done.")]) as server:
+    async with FakeLLM(echoes) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
         editor = Editor("once")
         async with connected(program, editor) as connection:
             opened = await connection.new_session(
                 cwd=str(program.repo), mcp_servers=[handed("handed", "honest")]
             )
-            session_id = opened.session_id
             async with asyncio.timeout(DEADLINE_S):
-                while not any("mcp__handed__echo" in one.tool_names for one in server.requests):
-                    await connection.prompt(session_id=session_id, prompt=[text_block("hi")])
+                while not server.requests or not server.requests[-1].tool_results:
+                    await connection.prompt(session_id=opened.session_id, prompt=[text_block("hi")])
+    assert [request.title for request, _options in editor.requests] == [
+        "mcp__handed__echo: it is a high-risk call"
+    ]
+    assert "hello" in server.requests[-1].tool_results[-1]
 
 
 async def test_a_server_that_hangs_does_not_keep_a_session_waiting(tmp_path: Path) -> None:
@@ -53,51 +61,6 @@ async def test_a_server_that_hangs_does_not_keep_a_session_waiting(tmp_path: Pat
     assert answer.stop_reason == "end_turn"
 
 
-class PlainEditor:
-    """An editor of plain lines, with every object it read."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.seen: list[dict[str, Any]] = []
-        self._count = 0
-
-    def send(self, **fields: Any) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **fields}).encode() + b"\n")
-
-    def ask(self, method: str, **params: Any) -> int:
-        self._count += 1
-        self.send(id=self._count, method=method, params=params)
-        return self._count
-
-    async def until(self, wanted: Any) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        async with asyncio.timeout(DEADLINE_S):
-            while line := await self.process.stdout.readline():
-                self.seen.append(json.loads(line))
-                if wanted(self.seen[-1]):
-                    return self.seen[-1]
-        raise AssertionError(f"it ended before: {self.seen}")
-
-    async def answer_of(self, number: int) -> dict[str, Any]:
-        return await self.until(lambda one: one.get("id") == number and "method" not in one)
-
-    async def permission(self) -> dict[str, Any]:
-        return await self.until(lambda one: one.get("method") == "session/request_permission")
-
-    def choose(self, asked: dict[str, Any], option: str) -> None:
-        self.send(id=asked["id"], result={"outcome": {"outcome": "selected", "optionId": option}})
-
-
-@asynccontextmanager
-async def raw(program: Program) -> AsyncGenerator[tuple[PlainEditor, str]]:
-    async with running(program, "acp", stdin=-1, limit=200_000_000) as process:
-        editor = PlainEditor(process)
-        await editor.answer_of(editor.ask("initialize", protocolVersion=1, clientCapabilities={}))
-        opened = await editor.answer_of(editor.ask("session/new", cwd=str(program.repo), mcpServers=[]))
-        yield editor, opened["result"]["sessionId"]
-
-
 def said(text: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": text}]
 
@@ -106,8 +69,8 @@ async def test_the_first_of_two_answers_counts_and_old_ids_approve_nothing(tmp_p
     other = reply(call("write_file", path="b.txt", content="two\n"))
     async with FakeLLM([WRITE, other, reply("Done.")]) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
-        async with raw(program) as (editor, session_id):
-            prompt = editor.ask("session/prompt", sessionId=session_id, prompt=said("write"))
+        async with raw_editor(program) as (editor, session_id):
+            prompt = editor.request("session/prompt", sessionId=session_id, prompt=said("write"))
             first = await editor.permission()
             editor.choose(first, "no")
             editor.choose(first, "once")
@@ -115,7 +78,7 @@ async def test_the_first_of_two_answers_counts_and_old_ids_approve_nothing(tmp_p
             editor.choose(first, "once")  # an old id
             editor.choose({"id": 99_999}, "once")  # an id nobody asked with
             editor.choose(second, "no")
-            assert (await editor.answer_of(prompt))["result"]["stopReason"] == "end_turn"
+            assert (await editor.response(prompt))["result"]["stopReason"] == "end_turn"
     assert not (program.repo / "a.txt").exists()
     assert not (program.repo / "b.txt").exists()
 
@@ -135,19 +98,19 @@ async def test_the_first_of_two_answers_counts_and_old_ids_approve_nothing(tmp_p
 async def test_what_is_no_permission_denies(tmp_path: Path, fields: dict[str, Any]) -> None:
     async with FakeLLM([WRITE, reply("No.")]) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
-        async with raw(program) as (editor, session_id):
-            prompt = editor.ask("session/prompt", sessionId=session_id, prompt=said("write"))
+        async with raw_editor(program) as (editor, session_id):
+            prompt = editor.request("session/prompt", sessionId=session_id, prompt=said("write"))
             asked = await editor.permission()
             editor.send(id=asked["id"], **fields)
-            await editor.answer_of(prompt)
+            await editor.response(prompt)
     assert not (program.repo / "a.txt").exists()
 
 
 async def test_an_editor_that_dies_while_it_is_asked_ends_buddy_and_nothing_runs(tmp_path: Path) -> None:
     async with FakeLLM([WRITE, reply("No.")]) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
-        async with raw(program) as (editor, session_id):
-            editor.ask("session/prompt", sessionId=session_id, prompt=said("write"))
+        async with raw_editor(program) as (editor, session_id):
+            editor.request("session/prompt", sessionId=session_id, prompt=said("write"))
             await editor.permission()
             assert editor.process.stdin is not None
             editor.process.stdin.close()
@@ -159,8 +122,8 @@ async def test_an_editor_that_dies_while_it_is_asked_ends_buddy_and_nothing_runs
 async def test_a_line_of_60_MB_does_not_hang_and_approves_nothing(tmp_path: Path) -> None:
     async with FakeLLM([WRITE, reply("No.")]) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
-        async with raw(program) as (editor, session_id):
-            editor.ask("session/prompt", sessionId=session_id, prompt=said("write"))
+        async with raw_editor(program) as (editor, session_id):
+            editor.request("session/prompt", sessionId=session_id, prompt=said("write"))
             await editor.permission()
             stdin = editor.process.stdin
             assert stdin is not None
@@ -179,7 +142,7 @@ async def test_a_line_of_60_MB_does_not_hang_and_approves_nothing(tmp_path: Path
 async def test_a_cancel_right_behind_a_prompt_is_not_lost(tmp_path: Path) -> None:
     async with FakeLLM([reply("never", fault=Stall(after=0))]) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
-        async with raw(program) as (editor, session_id):
-            prompt = editor.ask("session/prompt", sessionId=session_id, prompt=said("go"))
+        async with raw_editor(program) as (editor, session_id):
+            prompt = editor.request("session/prompt", sessionId=session_id, prompt=said("go"))
             editor.send(method="session/cancel", params={"sessionId": session_id})
-            assert (await editor.answer_of(prompt))["result"]["stopReason"] == "cancelled"
+            assert (await editor.response(prompt))["result"]["stopReason"] == "cancelled"
