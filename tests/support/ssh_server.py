@@ -28,12 +28,12 @@ def make_key(path: Path) -> None:
 class SshServer:
     """A running server. `config` is the client's configuration file; `folder` is the target's folder."""
 
-    def __init__(self, home: Path, *, extra: str = "") -> None:
+    def __init__(self, home: Path, *, extra: str = "", sftp: str = "internal-sftp") -> None:
         self.home = home
         self.folder = home / "work"
         self.folder.mkdir(parents=True)
         self.config = home / "client_config"
-        self.extra = extra
+        self.extra, self.sftp = extra, sftp
         make_key(home / "host_key")
         make_key(home / "user_key")
         (home / "authorized").write_text((home / "user_key.pub").read_text())
@@ -65,7 +65,7 @@ class SshServer:
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.home}/host_key\n"
             f"AuthorizedKeysFile {self.home}/authorized\nPasswordAuthentication no\nUsePAM no\n"
             "KbdInteractiveAuthentication no\nPermitRootLogin yes\nStrictModes no\nMaxSessions 50\n"
-            f"PidFile none\nSubsystem sftp internal-sftp\n{self.extra}"
+            f"PidFile none\nSubsystem sftp {self.sftp}\n{self.extra}"
         )
         with suppress(OSError):  # only root needs it
             os.makedirs("/run/sshd", exist_ok=True)
@@ -123,9 +123,9 @@ class SshServer:
 
 
 @contextmanager
-def ssh_server(home: Path, *, extra: str = "") -> Generator[SshServer]:
+def ssh_server(home: Path, *, extra: str = "", sftp: str = "internal-sftp") -> Generator[SshServer]:
     """Run a server for a test."""
-    server = SshServer(home, extra=extra)
+    server = SshServer(home, extra=extra, sftp=sftp)
     server.start()
     try:
         yield server

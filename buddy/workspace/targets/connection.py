@@ -213,8 +213,10 @@ class SshConnection:
         self._master, self._others, self._facts = None, [], None
         self.reason = reason
         ours = [*others, *([master] if master is not None else [])]
+        for process in others:
+            process.kill()
         for process in ours:
-            _close_pipes(process)
+            _close(process.stdin)
         deadline = time.monotonic() + CLOSE_LIMIT_S
         for process in ours:
             try:
@@ -222,6 +224,8 @@ class SshConnection:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for process in ours:
+            _close(process.stdout)  # last: a thread that waits for an answer must see its end first
         if self._said is not None:
             self._said.close()
             self._said = None
@@ -234,11 +238,10 @@ def _read_line(stream: IO[bytes] | None) -> bytes:
     return b"" if stream is None else stream.readline(MAX_SAID_BYTES)
 
 
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
+def _close(stream: IO[bytes] | None) -> None:
+    if stream is not None:
+        with suppress(OSError):
+            stream.close()
 
 
 def explain_ssh(text: str, destination: SshDestination) -> str:

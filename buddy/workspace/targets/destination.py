@@ -21,6 +21,7 @@ _OPTIONS = (
     ("ForwardAgent", "no"),  # a command over there must not use the person's keys
     ("ForwardX11", "no"),
     ("ClearAllForwardings", "yes"),
+    ("Tunnel", "no"),
     ("PermitLocalCommand", "no"),
     ("RemoteCommand", "none"),
     ("EscapeChar", "none"),

@@ -8,7 +8,11 @@ from __future__ import annotations
 import errno
 import posixpath
 import stat
+import subprocess
+import threading
 from contextlib import suppress
+from io import BufferedReader
+from typing import cast
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Located, is_beneath
@@ -39,6 +43,8 @@ class RemoteFiles:
         self._connection = connection
         self.name = connection.destination.name
         self._client: SftpClient | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
         self._left: set[str] = set()
         """Temporary files that a lost connection may have left."""
 
@@ -48,20 +54,23 @@ class RemoteFiles:
 
     def _sftp(self) -> SftpClient:
         self._connection.ensure()
-        if self._client is None or not self._client.is_usable:
-            process = self._connection.start_sftp()
-            if process.stdin is None or process.stdout is None:
-                raise TargetError("ssh could not be started")
-            self._client = SftpClient(process.stdin, process.stdout, self._explain_loss)
-            self._sweep(self._client)
-        return self._client
+        with self._starting:
+            if self._client is None or not self._client.is_usable:
+                if self._process is not None:  # a server that does not answer would keep its channel
+                    self._process.kill()
+                process = self._process = self._connection.start_sftp()
+                if process.stdin is None or process.stdout is None:
+                    raise TargetError("ssh could not be started")
+                back = cast(BufferedReader, process.stdout)
+                self._client = SftpClient(process.stdin, back, self._explain_loss)
+                self._sweep(self._client)
+            return self._client
 
-    def _explain_loss(self) -> TargetError:
-        if self._connection.state == "open":
-            return TargetError(
-                f"{self.name} offers no sftp, or prints something before it; files can't be used"
-            )
-        return self._connection.lost()
+    def _explain_loss(self, reason: str) -> TargetError:
+        if self._connection.state != "open":
+            return self._connection.lost()
+        because = reason or "it offers no sftp, or ended it"
+        return TargetError(f"files on {self.name} can't be used: {because}")
 
     def _sweep(self, client: SftpClient) -> None:
         for path in tuple(self._left):

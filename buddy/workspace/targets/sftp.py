@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
+import select
 import struct
 import threading
+import time
 from collections.abc import Callable
+from io import BufferedReader
 from typing import IO
 
 from buddy.workspace.elsewhere import RemoteStatus
@@ -30,26 +34,39 @@ CHUNK_BYTES = 32_768
 MOST_WAITING = 16
 """Requests that are sent before the first answer is read: a far machine is not waited for each time."""
 MAX_PACKET_BYTES = 1_000_000
+MAX_ENTRIES = 100_000
+"""Entries of one folder."""
+MAX_SHORT_ANSWERS = 1_000
+"""Answers to one read that held less than was asked for."""
+ANSWER_LIMIT_S = 30.0
+"""A disk over there may take its time; a call that waits for ever could not even be cancelled."""
 
 
 class _Packet:
-    """A received packet, read from its start."""
+    """A received packet, read from its start. `malformed` makes the error for one that ends too early."""
 
-    def __init__(self, kind: int, data: bytes) -> None:
+    def __init__(self, kind: int, data: bytes, malformed: Callable[[], TargetError]) -> None:
         self.kind, self._data, self._at = kind, data, 0
+        self._malformed = malformed
+
+    @property
+    def is_read(self) -> bool:
+        """Tell whether nothing of it is left."""
+        return self._at >= len(self._data)
 
     def number(self) -> int:
         """Read a 32 bit number."""
-        (value,) = struct.unpack_from(">I", self._data, self._at)
         self._at += 4
-        return value
+        if self._at > len(self._data):
+            raise self._malformed()
+        return int.from_bytes(self._data[self._at - 4 : self._at])
 
     def text(self) -> bytes:
         """Read a text with its length."""
         size = self.number()
         self._at += size
         if self._at > len(self._data):
-            raise struct.error("a text is longer than its packet")
+            raise self._malformed()
         return self._data[self._at - size : self._at]
 
     def attributes(self) -> RemoteStatus:
@@ -78,11 +95,20 @@ def _text(data: bytes | str) -> bytes:
 
 
 class SftpClient:
-    """One channel. Every method raises `OSError` for what the server refuses and `lost()` when the channel
-    ends; after that the client is of no use any more."""
+    """One channel. Every method raises `OSError` for what the server refuses and `lost(reason)` when the
+    channel ends, when nothing comes for `limit_s` seconds, and for an answer that breaks the protocol; after
+    that the client is of no use any more."""
 
-    def __init__(self, to: IO[bytes], back: IO[bytes], lost: Callable[[], TargetError]) -> None:
-        self._to, self._back, self._lost = to, back, lost
+    def __init__(
+        self,
+        to: IO[bytes],
+        back: BufferedReader,
+        lost: Callable[[str], TargetError],
+        *,
+        limit_s: float = ANSWER_LIMIT_S,
+    ) -> None:
+        self._to, self._back, self._lost, self._limit_s = to, back, lost, limit_s
+        self._received = bytearray()
         self._lock = threading.RLock()
         self._last = 0
         self._early: dict[int, _Packet] = {}
@@ -92,20 +118,20 @@ class SftpClient:
             self._send_raw(bytes((_INIT,)) + struct.pack(">I", 3))
             packet = self._receive()
             if packet.kind != _VERSION:
-                raise self._broken()
+                raise self._malformed()
             packet.number()
-            try:
-                while True:
-                    self._extensions.add(packet.text())
-                    packet.text()
-            except struct.error:  # the end of the list
-                return
+            while not packet.is_read:
+                self._extensions.add(packet.text())
+                packet.text()
 
     def real_path(self, path: str) -> str:
         """Return a path with its links resolved."""
         packet = self._ask(_REALPATH, _text(path), _NAME)
         packet.number()
-        return os.fsdecode(packet.text())
+        real = os.fsdecode(packet.text())
+        if not real.startswith("/") or "\0" in real or real != posixpath.normpath(real):
+            raise self._malformed()
+        return real
 
     def status(self, path: str) -> RemoteStatus:
         """Return the attributes of a file; of a link its own."""
@@ -170,18 +196,23 @@ class SftpClient:
         self._ask(_RMDIR, _text(path), _STATUS)
 
     def list(self, path: str) -> list[tuple[str, RemoteStatus]]:
-        """Return the entries of a folder."""
+        """Return the entries of a folder. A name that no file can have is left out."""
         with self._lock:
             handle = self._ask(_OPENDIR, _text(path), _HANDLE).text()
             entries: list[tuple[str, RemoteStatus]] = []
             try:
                 while (packet := self._ask_or_end(_READDIR, _text(handle), _NAME)) is not None:
-                    for _ in range(packet.number()):
+                    count = packet.number()
+                    if not count:  # without it, a server could answer so for ever
+                        raise self._malformed()
+                    for _ in range(count):
                         name = os.fsdecode(packet.text())
                         packet.text()
                         attributes = packet.attributes()
-                        if name not in (".", ".."):
+                        if name not in ("", ".", "..") and "/" not in name and "\0" not in name:
                             entries.append((name, attributes))
+                    if len(entries) > MAX_ENTRIES:
+                        raise OSError(errno.EFBIG, f"it has more than {MAX_ENTRIES:,} entries")
             finally:
                 self._close(handle)
             return entries
@@ -198,7 +229,7 @@ class SftpClient:
 
     def _read_all(self, handle: bytes, max_bytes: int, ahead: int) -> bytes:
         pieces: dict[int, bytes] = {}
-        at, done = 0, False
+        at, done, short = 0, False, 0
         asked: list[tuple[int, int, int]] = []
         while not done or asked:
             while not done and len(asked) < min(MOST_WAITING, ahead) and at < max_bytes:
@@ -213,8 +244,11 @@ class SftpClient:
                 done = True
                 continue
             data = packet.text()
+            short += len(data) < size
+            if not 0 < len(data) <= size or short > MAX_SHORT_ANSWERS:
+                raise self._malformed()
             pieces[start] = data
-            if 0 < len(data) < size:  # a short answer is no end: the rest is asked for again
+            if len(data) < size:  # a short answer is no end: the rest is asked for again
                 rest = size - len(data)
                 again = self._send(_READ, _text(handle) + struct.pack(">QI", start + len(data), rest))
                 asked.insert(0, (start + len(data), rest, again))
@@ -251,51 +285,73 @@ class SftpClient:
         return self._last
 
     def _send_raw(self, data: bytes) -> None:
+        whole = struct.pack(">I", len(data)) + data
+        deadline = time.monotonic() + self._limit_s
         try:
-            self._to.write(struct.pack(">I", len(data)) + data)
-            self._to.flush()
+            # A pipe that can be written to takes so much without blocking.
+            for at in range(0, len(whole), select.PIPE_BUF):
+                self._wait_for(self._to, select.POLLOUT, deadline)
+                self._to.write(whole[at : at + select.PIPE_BUF])
+                self._to.flush()
         except (OSError, ValueError) as error:
-            raise self._broken() from error
+            raise self._ended() from error
 
     def _answer(self, number: int, wanted: int, *, may_end: bool = False) -> _Packet | None:
         """Read the answer to a request; servers may answer in another order."""
-        try:
-            while number not in self._early:
-                packet = self._receive()
-                self._early[packet.number()] = packet
-                if len(self._early) > 2 * MOST_WAITING:
-                    raise self._broken()
-            packet = self._early.pop(number)
-            if packet.kind != _STATUS:
-                if packet.kind != wanted:
-                    raise self._broken()
-                return packet
-            code = packet.number()
-            if code == _OK and wanted == _STATUS:
-                return packet
-            if code == _EOF and may_end:
-                return None
-            said = packet.text().decode("utf-8", "replace")
-        except struct.error as error:
-            raise self._broken() from error
+        while number not in self._early:
+            packet = self._receive()
+            self._early[packet.number()] = packet
+            if len(self._early) > 2 * MOST_WAITING:
+                raise self._malformed()
+        packet = self._early.pop(number)
+        if packet.kind != _STATUS:
+            if packet.kind != wanted:
+                raise self._malformed()
+            return packet
+        code = packet.number()
+        if code == _OK and wanted == _STATUS:
+            return packet
+        if code == _EOF and may_end:
+            return None
+        said = packet.text().decode("utf-8", "replace")
         raise OSError(_ERRNO.get(code, errno.EIO), said)
 
     def _receive(self) -> _Packet:
-        head = self._exactly(5)
-        size = struct.unpack(">I", head[:4])[0]
+        deadline = time.monotonic() + self._limit_s
+        head = self._exactly(5, deadline)
+        size = int.from_bytes(head[:4])
         if not 1 <= size <= MAX_PACKET_BYTES:  # a start-up file over there that prints something, say
-            raise self._broken()
-        return _Packet(head[4], self._exactly(size - 1))
+            raise self._malformed()
+        return _Packet(head[4], self._exactly(size - 1, deadline), self._malformed)
 
-    def _exactly(self, size: int) -> bytes:
+    def _exactly(self, size: int, deadline: float) -> bytes:
         try:
-            data = self._back.read(size)
+            while len(self._received) < size:
+                self._wait_for(self._back, select.POLLIN, deadline)
+                piece = self._back.read1(MAX_PACKET_BYTES)  # keeps nothing in the stream's own buffer
+                if not piece:
+                    raise self._ended()
+                self._received += piece
         except (OSError, ValueError) as error:
-            raise self._broken() from error
-        if len(data) != size:
-            raise self._broken()
+            raise self._ended() from error
+        data = bytes(self._received[:size])
+        del self._received[:size]
         return data
 
-    def _broken(self) -> TargetError:
+    def _wait_for(self, stream: IO[bytes], event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(stream.fileno(), event)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise self._broken(f"its sftp server did not answer for {self._limit_s:g} s")
+
+    def _ended(self) -> TargetError:
+        return self._broken("")
+
+    def _malformed(self) -> TargetError:
+        return self._broken(
+            "its sftp server does not keep to the protocol, or something is printed before it"
+        )
+
+    def _broken(self, reason: str) -> TargetError:
         self.is_usable = False
-        return self._lost()
+        return self._lost(reason)

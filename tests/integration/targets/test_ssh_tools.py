@@ -306,6 +306,21 @@ async def test_a_connection_lost_in_a_write_leaves_the_old_file(server: SshServe
         await asyncio.to_thread(connection.close)
 
 
+async def test_a_silent_sftp_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    silent = tmp_path / "silent.sh"
+    silent.write_text(f"touch {begun}; exec cat >/dev/null\n")
+    with ssh_server(tmp_path / "machine", sftp=f"/bin/sh {silent}") as server:
+        async with on_box(server, tmp_path / "here") as session:
+            reading = asyncio.create_task(call(session, read_file, {"path": "a.txt"}))
+            await until(begun.exists)
+            started = time.monotonic()
+            await session.session.targets().close()
+            with pytest.raises(ToolError):
+                await reading
+            assert time.monotonic() - started < 15
+
+
 async def test_a_refused_connection_is_told_at_the_start(server: SshServer, tmp_path: Path) -> None:
     server.kill()
     with pytest.raises(ConfigError, match=r"--target box: box can't be reached: .*refused"):

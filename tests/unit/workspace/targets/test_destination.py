@@ -66,6 +66,7 @@ def test_every_connection_asks_nothing_and_forwards_nothing() -> None:
             "BatchMode=yes",
             "ForwardAgent=no",
             "ClearAllForwardings=yes",
+            "Tunnel=no",
             "PermitLocalCommand=no",
         ):
             assert argv[argv.index(option) - 1] == "-o"
