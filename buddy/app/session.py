@@ -189,6 +189,12 @@ class Session:
             return ""
         return name if self.targets().state(name) != "lost" else f"{name} (lost)"
 
+    def undo_of(self, task_id: int) -> UndoLog:
+        """Return the undo log of the machine that a task works on."""
+        task = self.board.tasks.get(task_id)
+        log = task.services.services.get(UndoLog) if task is not None else None
+        return log if isinstance(log, UndoLog) else self.undo
+
     async def close_targets(self) -> None:
         """End the connections to targets, if there are any."""
         if self._targets is not None:

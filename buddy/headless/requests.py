@@ -20,7 +20,7 @@ from buddy.headless.stream_format import PROTOCOL
 from buddy.headless.task_names import JOB_PREFIX, task_number
 from buddy.safety.policy.decide import mode_by_name
 from buddy.tasks.rewinding import changed_paths, changes_since
-from buddy.workspace.undo.log import UndoEntry
+from buddy.workspace.undo.log import UndoEntry, UndoLog
 
 UNSUPPORTED = (
     *("appendSubagentSystemPrompt", "excludeDynamicSections", "managedSettings", "planModeInstructions"),
@@ -166,13 +166,14 @@ class Requests(msgspec.Struct, frozen=True):
             return {"canRewind": False, "error": f"there is no message {uuid[:60]!r} of this run; {known}"}
         if task.running:
             return {"canRewind": False, "error": "the turn is running; interrupt it first"}
-        entries = await asyncio.to_thread(session.undo.entries, self.task_id)
+        log = session.undo_of(self.task_id)
+        entries = await asyncio.to_thread(log.entries, self.task_id)
         changes = changes_since(task, self.positions[uuid], entries)
-        added, removed = await asyncio.to_thread(_count_lines, session, changes)
+        added, removed = await asyncio.to_thread(_count_lines, session, log, changes)
         done: list[UndoEntry] = []
         try:
             while not is_trial and len(done) < len(changes):
-                undone = await asyncio.to_thread(session.undo.undo, session.locks, self.task_id, merging=True)
+                undone = await asyncio.to_thread(log.undo, session.locks, self.task_id, merging=True)
                 done.append(undone)
         except ToolError as error:
             problem = f"{error} {len(done)} of {len(changes)} changes were undone"
@@ -201,9 +202,9 @@ def server_states(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-def _count_lines(session: Session, changes: tuple[UndoEntry, ...]) -> tuple[int, int]:
+def _count_lines(session: Session, log: UndoLog, changes: tuple[UndoEntry, ...]) -> tuple[int, int]:
     """Return how many lines undoing the changes adds and removes."""
     from buddy.tools.files.task_diff import diff_of  # only needed here
 
-    files = diff_of(session.undo, changes, session.launch.boundary.cwd).files
+    files = diff_of(log, changes, session.launch.boundary.cwd).files
     return sum(file.removed for file in files), sum(file.added for file in files)

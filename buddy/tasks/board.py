@@ -472,8 +472,15 @@ class TaskBoard:
         there too. Raises `TaskError`."""
         task = self._idle_task(task_id)
         place = self.workspaces.on_target(name)
-        task.move(place)
+        if name and task.workspace.worktree is not None:
+            raise TaskError(
+                f"task {task_id} works in the worktree {task.workspace.worktree.name} of this machine; "
+                "take a task of the main tree (/new) to the target"
+            )
         self.workspaces.home = place
+        if place.target == task.workspace.target:
+            return  # also in a worktree: it is on this machine already
+        task.move(place)
         self.parts.journal.record_task(task_id, task.record())
 
     def set_budget(self, task_id: int, budget: Budget) -> None:

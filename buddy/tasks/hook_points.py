@@ -31,6 +31,9 @@ class Judged(msgspec.Struct, frozen=True):
     opinion: HookOpinion | None = None
 
 
+_PATH_FIELDS = ("file_path", "path", "notebook_path")
+
+
 class TaskHooks:
     """The hook points of one task's turn. `tell` shows a notice to the person."""
 
@@ -89,7 +92,7 @@ class TaskHooks:
             return Judged(call, arguments)
         verdicts = [
             await self._dispatch("PreToolUse", fields, claude_names(tool.name), call.id)
-            for fields in call_fields(tool, arguments)
+            for fields in self._call_fields(tool, arguments)
         ]
         denied = next((verdict for verdict in verdicts if verdict.decision == "deny"), None)
         asked = next((verdict for verdict in verdicts if verdict.decision == "ask"), None)
@@ -119,7 +122,7 @@ class TaskHooks:
             await self._dispatch("Notification", fields, ("permission_prompt",), call.id)
         if not self.handles("PermissionRequest"):
             return ""
-        for fields in call_fields(tool, arguments):
+        for fields in self._call_fields(tool, arguments):
             verdict = await self._dispatch(
                 "PermissionRequest", {**fields, "reason": reason}, claude_names(tool.name), call.id
             )
@@ -190,12 +193,29 @@ class TaskHooks:
     ) -> str:
         failed = event == "PostToolUseFailure"
         words: list[str] = []
-        for fields in call_fields(tool, arguments):
+        for fields in self._call_fields(tool, arguments, is_over=True):
             outcome = {"error": text} if failed else {"tool_response": _response(tool, fields, text)}
             verdict = await self._dispatch(event, {**fields, **outcome}, claude_names(tool.name), call.id)
             words += [verdict.reason] if verdict.decision == "deny" else []
             words += verdict.context
         return "".join(f"\n[from a {event} hook: {self._parts.redact_text(text)}]" for text in words)
+
+    def _call_fields(
+        self, tool: Tool, arguments: msgspec.Struct, *, is_over: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the input fields of a call. On a target they name it. A hook runs on this machine: one that
+        formats the changed file must not find another file of that name here, so its path then names the
+        machine as well."""
+        several, target = call_fields(tool, arguments), self._task.workspace.target
+        if not target or not tool.anywhere:
+            return several
+        for fields in several:
+            fields["target"] = target
+            if is_over:
+                values = fields["tool_input"]
+                paths = {key: f"{target}:{values[key]}" for key in _PATH_FIELDS if values.get(key)}
+                fields["tool_input"] = {**values, **paths}
+        return several
 
     async def _dispatch(
         self, event: HookEvent, fields: Mapping[str, Any], subjects: tuple[str, ...] = (), call_id: str = ""

@@ -159,15 +159,28 @@ class SessionRequests:
 
     async def diff(self, task_id: int | None) -> Diff:
         """Return what the session changed, or one task. Raises `RequestRefused`."""
-        cwd = self._session.launch.boundary.cwd
+        session = self._session
+        cwd = session.launch.boundary.cwd
         if task_id is not None:
-            cwd = self._task(task_id).workspace.boundary.cwd
-        log = self._session.undo
+            task = self._task(task_id)
+            cwd = task.workspace.boundary.cwd
+            logs = {task.workspace.target: session.undo_of(task.task_id)}
+        else:  # this machine's, and each other one's that a task works on
+            logs = {"": session.undo}
+            logs |= {
+                task.workspace.target: session.undo_of(task.task_id) for task in session.board.tasks.values()
+            }
+
+        def read() -> list[FileDiff]:
+            diffs = (
+                diff_of(log, log.entries(task_id or None), cwd, machine) for machine, log in logs.items()
+            )
+            return [file for diff in diffs for file in diff.files]
+
         try:
-            found = await asyncio.to_thread(lambda: diff_of(log, log.entries(task_id), cwd))
+            return Diff(shorten(await asyncio.to_thread(read)))
         except (ToolError, OSError) as error:
             raise RequestRefused(500, f"the changes can't be read: {error}") from error
-        return Diff(shorten(found.files))
 
     def _task(self, task_id: int) -> Task:
         board = self._session.board

@@ -100,15 +100,14 @@ def _files(context: Context, text: str) -> tuple[str, ...]:
 
 def log_of(context: Context, task_id: int | None) -> UndoLog:
     """Return the undo log of the machine that a task works on; of the foreground task for None."""
-    task = context.board.tasks.get(task_id or context.focus)
-    log = task.services.services.get(UndoLog) if task is not None else None
-    return log if isinstance(log, UndoLog) else context.session.undo
+    return context.session.undo_of(task_id or context.focus)
 
 
 async def _offer(context: Context, selection: UndoSelection, entries: Sequence[UndoEntry]) -> None:
     """Show what would be undone, without doing it."""
     cwd = context.boundary.cwd
-    diff = await asyncio.to_thread(diff_of, log_of(context, selection.task_id), entries, cwd)
+    machine = context.board.task(selection.task_id or context.focus).workspace.target
+    diff = await asyncio.to_thread(diff_of, log_of(context, selection.task_id), entries, cwd, machine)
     title = f"To undo: {_describe_all(context, entries)}"
     call = Call("", "diff", "{}")
     context.screen.print(

@@ -39,7 +39,7 @@ async def rewind(context: Context, argument: str) -> None:
     points = prompts_of(task)
     if not points:
         raise CommandError("there is no earlier prompt to go back to")
-    entries = await asyncio.to_thread(context.session.undo.entries, task.task_id)
+    entries = await asyncio.to_thread(context.session.undo_of(task.task_id).entries, task.task_id)
     if not argument:
         _list(context, task, points, entries)
         return
@@ -84,7 +84,9 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Show the changes that would be undone, without doing it."""
     cwd = context.boundary.cwd
-    diff = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
+    machine = context.board.task(context.focus).workspace.target
+    log = context.session.undo_of(context.focus)
+    diff = await asyncio.to_thread(diff_of, log, changed, cwd, machine)
     context.screen.print(_block(context, diff, f"changed since prompt {number}"))
     count = format_count(len(changed_paths(changed)), "file")
     context.screen.print(
@@ -106,18 +108,19 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
     if not changed:
         raise CommandError(f"task {task.task_id} has no changes since prompt {number} that could be undone")
     undone: list[UndoEntry] = []
+    log, locks = context.session.undo_of(task.task_id), context.session.locks
     for _ in changed:
         try:
-            undone.append(
-                await asyncio.to_thread(
-                    context.session.undo.undo, context.session.locks, task.task_id, merging=True
-                )
-            )
+            undone.append(await asyncio.to_thread(log.undo, locks, task.task_id, merging=True))
         except ToolError as error:
             left = format_count(len(changed) - len(undone), "change")
             done = format_count(len(undone), "change")
             raise CommandError(f"{error} {done} undone, {left} not. The conversation stays.") from error
-    paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in changed_paths(undone)]
+    target, cwd = task.workspace.target, context.boundary.cwd
+    paths = [
+        visible(f"{target}:{path}" if target else os.path.relpath(path, cwd))
+        for path in changed_paths(undone)
+    ]
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"

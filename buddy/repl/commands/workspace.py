@@ -68,8 +68,8 @@ async def diff(context: Context, argument: str) -> None:
 
 
 async def _diff_of_task(context: Context, task_id: int) -> None:
-    log = log_of(context, task_id)
-    shown = await asyncio.to_thread(task_diff, log, task_id, context.boundary.cwd)
+    log, machine = log_of(context, task_id), context.board.task(task_id).workspace.target
+    shown = await asyncio.to_thread(task_diff, log, task_id, context.boundary.cwd, machine)
     if not shown.files:
         raise CommandError(f"task {task_id} has no changes that could be shown")
     call = Call("", "diff", "{}")

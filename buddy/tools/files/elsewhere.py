@@ -18,6 +18,7 @@ from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
 from buddy.workspace.elsewhere import RemoteStatus, TargetFiles
 from buddy.workspace.search.walk import Walked
+from buddy.workspace.targets.connection import TargetError
 
 MAX_WALKED = 20_000
 MAX_FETCHED = 2_000
@@ -58,14 +59,14 @@ def _walk(there: TargetFiles, top: str, stopped: Callable[[], bool]) -> WalkTher
         prefix = pending.pop()
         try:
             entries = there.entries(f"{top}/{prefix}".rstrip("/") or "/")
+        except TargetError:
+            raise
         except ToolError:
             if not prefix:
                 raise
             found.walked.unreadable.append(prefix.rstrip("/"))
             continue
         for name, status in entries:
-            if "/" in name or name in (".", "..", ""):
-                continue  # no file can be called so: the server is not to be trusted with paths of ours
             if stat.S_ISDIR(status.mode):
                 if name not in LEFT_OUT:
                     pending.append(f"{prefix}{name}/")
@@ -160,7 +161,7 @@ def _fetch(
 ) -> tuple[tuple[str, ...], list[str]]:
     """Fetch files, from a path over there by name; return those fetched, and notes about the others."""
     fetched: list[str] = []
-    large = total = 0
+    large = unreadable = total = 0
     notes: list[str] = []
     for name, real in sources.items():
         size = statuses[name].size
@@ -171,11 +172,18 @@ def _fetch(
             reason = "too much to fetch: narrow by path or glob, or use run_shell with grep -rn"
             notes.append(f"only {len(fetched):,} of {len(sources):,} files were searched; {reason}")
             break
-        loaded = there.load(Located(name, real, real, True, name, "", ""), max_bytes=MAX_FILE_BYTES)
-        if loaded is not None:
-            total += len(loaded.data)
-            _keep(os.path.join(folder, name), loaded.data)
-            fetched.append(name)
+        try:
+            loaded = there.load(Located(name, real, real, True, name, "", ""), max_bytes=MAX_FILE_BYTES)
+            if loaded is not None:
+                total += len(loaded.data)
+                _keep(os.path.join(folder, name), loaded.data)
+                fetched.append(name)
+        except TargetError:
+            raise
+        except (ToolError, OSError):  # not readable there, or a name that this machine's disk can't have
+            unreadable += 1
+    if unreadable:
+        notes.append(f"{format_count(unreadable, 'file')} could not be read or kept, and were not searched")
     if large:
         notes.append(f"{format_count(large, 'file')} over 2 MB were not searched")
     return tuple(fetched), notes

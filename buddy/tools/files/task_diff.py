@@ -20,13 +20,14 @@ from buddy.workspace.undo.log import UndoEntry, UndoLog
 from buddy.workspace.undo.moves import RenamedPath
 
 
-def task_diff(log: UndoLog, task_id: int, cwd: str) -> Diff:
+def task_diff(log: UndoLog, task_id: int, cwd: str, machine: str = "") -> Diff:
     """Return the diff of a task's changes. A file's changes in a row are shown as one; where somebody else
-    changed it in between, as several. What was moved or deleted whole comes last."""
-    return diff_of(log, log.entries(task_id), cwd)
+    changed it in between, as several. What was moved or deleted whole comes last. Paths are relative to
+    `cwd`; those of another `machine` whole, with its name."""
+    return diff_of(log, log.entries(task_id), cwd, machine)
 
 
-def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
+def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str, machine: str = "") -> Diff:
     """Return the same, of these changes alone."""
     runs: dict[str, list[tuple[str, str]]] = {}
     moved: list[FileDiff] = []
@@ -35,7 +36,7 @@ def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
         for file in entry.files:
             _add(runs.setdefault(file.real, []), file)
     files = [
-        _file_diff(log, os.path.relpath(real, cwd), before, after)
+        _file_diff(log, f"{machine}:{real}" if machine else os.path.relpath(real, cwd), before, after)
         for real, pairs in sorted(runs.items())
         for before, after in pairs
         if before != after
