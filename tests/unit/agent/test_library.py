@@ -240,7 +240,7 @@ async def test_a_stream_function_of_ones_own_resolves_its_key_for_each_call() ->
 
 async def test_the_examples_of_the_manual_run(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).resolve().parents[3] / "templates/help/library.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    *blocks, _whole_program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     code = (
         "async def page():\n" + textwrap.indent("\n".join(blocks), "    ") + "\n    return messages, stream"
     )
