@@ -149,7 +149,7 @@ def _text(run: VariantsRun, result: _Result) -> str:
         f"{figures.worked_s:.1f} s",
         f"{figures.tokens:,} tokens",
         cost,
-        f"changed: {describe_files(figures)}",
+        f"changed: {describe_files(figures) or 'not known'}",
         f"tests: {tests}" if tests else "",
     )
     answer = answer_of(result.outcome) or result.outcome.reason

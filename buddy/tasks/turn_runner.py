@@ -132,7 +132,7 @@ class TurnRunner:
             if other.variant is not None and other.variant.group == mark.group
         ]
         if self._shared.board.attended and not any(other.running for other in group if other is not task):
-            states = [f"{_VARIANT_STATES.get(other.state, other.state)}" for other in group]
+            states = [_VARIANT_STATES.get(other.state, other.state) for other in group if not other.closed]
             ends = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
             self._notify(task, "info", f"no variant is at work any more ({ends}): /variants compares them")
 

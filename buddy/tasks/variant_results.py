@@ -178,9 +178,9 @@ def describe_tests(tests: LastTests | None) -> str:
 
 
 def describe_files(figures: VariantFigures) -> str:
-    """Return the changed files and lines in a few words."""
+    """Return the changed files and lines in a few words, "" of a variant without its worktree."""
     if figures.dropped:
-        return "dropped"
+        return ""
     if figures.problem:
         return "not known"
     if not figures.files:

@@ -124,7 +124,7 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
     now = board.parts.clock.now()
     for task in group:
         figures = await figures_of(board.workspaces, task, model=board.parts.model(task.model).name, now=now)
-        state = words.state(figures.state)
+        state = "dropped" if figures.dropped else words.state(figures.state)
         reasons += [
             f"variant {figures.number} ({state}): {one_line(reason, REASON_CHARS)}"
             for reason in (figures.reason, figures.problem)

@@ -217,7 +217,9 @@ async def test_changes_are_dropped_only_when_they_are_given_up_by_name(tmp_path:
         assert trees(repl) == ["2-rewrite-it"]
         await repl.said("/variants pick 1", "is gone")
         await repl.said("/variants diff 1", "is gone")
-        await repl.said("/variants", "dropped")
+        said = await repl.said("/variants", "│ dropped")
+        assert "cancelled" not in said
+        await repl.said("@3 go on", "no variant is at work any more (1 done)")
 
 
 async def test_the_budget_is_that_of_all_of_them(tmp_path: Path) -> None:
