@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Image
 from buddy.agent.tool import ToolError
-from buddy.workspace.files.picture_header import media_type_of, picture_size
+from buddy.workspace.files.picture_header import icon_pixels, media_type_of, picture_size
 
 
 def optional(name: str) -> Any:
@@ -79,6 +79,11 @@ def shrink(image: Image, shown: str) -> Image:
 
 def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
     """Return the bytes to send, their type, and what was done to them."""
+    if icon_pixels(data) > MAX_PIXELS:  # Pillow unpacks an icon when it opens it
+        raise ToolError(
+            f"{shown} is a picture of {icon_pixels(data):,} pixels; at most {MAX_PIXELS:,} are looked at. Make "
+            "it smaller with a shell command."
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sizes, which are judged below

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -12,6 +13,9 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """JPEG markers without a length."""
 _MAX_SEGMENTS = 1_000
+_ICON = b"\0\0\1\0"
+_ICON_HEAD = 32
+"""Bytes of a picture in an icon that state its size."""
 _PNG_ALPHA = frozenset({4, 6})
 """Colour types with an alpha channel."""
 
@@ -46,6 +50,27 @@ def picture_size(data: bytes) -> tuple[int, int] | None:
     except struct.error:  # it ends before its size
         return None
     return width, height
+
+
+def icon_pixels(data: bytes) -> int:
+    """Return the pixels of the largest picture in an icon (ICO) as the pictures claim themselves: the icon's
+    own directory has no room for a large size and may lie. 0 for anything else."""
+    if not data.startswith(_ICON):
+        return 0
+    largest = 0
+    with contextlib.suppress(struct.error):  # it ends before its last picture
+        (count,) = struct.unpack_from("<H", data, 4)
+        for number in range(count):
+            (at,) = struct.unpack_from("<I", data, 6 + 16 * number + 12)
+            head = data[at : at + _ICON_HEAD]
+            if size := picture_size(head):
+                width, height = size
+            elif len(head) == _ICON_HEAD:  # a bitmap without its file header
+                width, height = struct.unpack_from("<ii", head, 4)
+            else:
+                continue
+            largest = max(largest, abs(width * height))
+    return largest
 
 
 def may_be_transparent(data: bytes) -> bool:

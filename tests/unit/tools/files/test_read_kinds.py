@@ -113,6 +113,22 @@ async def test_a_decompression_bomb_is_refused_before_it_is_unpacked(
     assert peak < 20_000_000
 
 
+@pytest.mark.parametrize("before", [0, 2])
+async def test_an_icon_with_a_bomb_in_it_is_refused_before_it_is_unpacked(
+    project: ToolProject, before: int
+) -> None:
+    whole, inside = io.BytesIO(), bomb(12_000, 12_000)
+    pillow.new("RGBA", (16, 16)).save(whole, "PNG")
+    pictures = [whole.getvalue()] * before + [inside]
+    head, body, at = struct.pack("<HHH", 0, 1, len(pictures)), b"", 6 + 16 * len(pictures)
+    for data in pictures:
+        head += struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(data), at + len(body))
+        body += data
+    project.put("p.ico", head + body)
+    answer = await project.ask(read_file, path="p.ico")
+    assert answer.startswith("refused: p.ico is a picture of 144,000,000 pixels")
+
+
 async def test_an_empty_file_is_empty_whatever_it_is_called(project: ToolProject) -> None:
     for name in ("a.png", "a.pdf", "a.docx"):
         project.put(name, b"")
