@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -14,18 +15,19 @@ import msgspec
 from buddy.agent.display import Plain
 from buddy.agent.formatting import format_count, format_size
 from buddy.agent.messages import Image
-from buddy.agent.tool import ToolResult
-from buddy.extend.mcp.records import Block, CallOutcome, DataBlock, TextBlock
+from buddy.agent.tool import ToolError, ToolResult
+from buddy.extend.mcp.records import Block, CallOutcome, TextBlock
 from buddy.safety.paths import make_private_folders
 from buddy.safety.sanitise import clean, visible
+from buddy.tools.files.read_pictures import picture
+from buddy.workspace.files.picture_header import media_type_of
 
 MAX_CHARS = 100_000
 """About 25,000 tokens."""
 HEAD_CHARS = 16_000
 TAIL_CHARS = 4_000
 MAX_PICTURES = 8
-MAX_PICTURE_CHARS = 7_000_000
-_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_PICTURE_BYTES = 5_000_000
 
 
 class ResultMaker(msgspec.Struct, frozen=True):
@@ -50,18 +52,17 @@ class ResultMaker(msgspec.Struct, frozen=True):
     def _part(self, server: str, block: Block, pictures: list[Image]) -> str:
         if isinstance(block, TextBlock):
             return block.text
-        fits = len(block.data) <= MAX_PICTURE_CHARS and len(pictures) < MAX_PICTURES
-        if block.media_type.lower() in _PICTURES and fits and _is_base64(block.data):
-            pictures.append(Image(block.media_type.lower(), block.data))
-            return f"[picture {len(pictures)}: {block.media_type}, {format_size(len(block.data) * 3 // 4)}]"
-        return self._keep_data(server, block)
-
-    def _keep_data(self, server: str, block: DataBlock) -> str:
         about = visible(f"{block.media_type} {block.name}".strip())[:200]
         try:
             data = base64.b64decode(block.data, validate=True)
         except (binascii.Error, ValueError):
             return f"[{about}: not valid base64, left out]"
+        if len(data) <= MAX_PICTURE_BYTES and len(pictures) < MAX_PICTURES and media_type_of(data):
+            # Sent as it is, one that a provider refuses would end this turn and every later one.
+            with contextlib.suppress(ToolError):
+                encoded = picture(data, f"picture {len(pictures) + 1}")
+                pictures.append(encoded.image)
+                return f"[{encoded.summary}]"
         path, problem = self._write(server, "bin", data)
         return f"[{about}, {format_size(len(data))}: {path or problem}]"
 
@@ -82,10 +83,3 @@ class ResultMaker(msgspec.Struct, frozen=True):
         except OSError as error:
             return "", f"it could not be kept: {error.strerror}"
         return path, ""
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError):
-        return False

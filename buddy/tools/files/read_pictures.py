@@ -79,10 +79,11 @@ def shrink(image: Image, shown: str) -> Image:
 
 def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
     """Return the bytes to send, their type, and what was done to them."""
-    if icon_pixels(data) > MAX_PIXELS:  # Pillow unpacks an icon when it opens it
+    pixels = icon_pixels(data)
+    if pixels > MAX_PIXELS:  # Pillow unpacks an icon when it opens it
         raise ToolError(
-            f"{shown} is a picture of {icon_pixels(data):,} pixels; at most {MAX_PIXELS:,} are looked at. Make "
-            "it smaller with a shell command."
+            f"{shown} is a picture of {pixels:,} pixels; at most {MAX_PIXELS:,} are looked at. Make it smaller "
+            "with a shell command."
         )
     try:
         with warnings.catch_warnings():
