@@ -82,8 +82,8 @@ def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes
     pixels = icon_pixels(data)
     if pixels > MAX_PIXELS:  # Pillow unpacks an icon when it opens it
         raise ToolError(
-            f"{shown} is a picture of {pixels:,} pixels; at most {MAX_PIXELS:,} are looked at. Make it smaller "
-            "with a shell command."
+            f"{shown} is a picture of {pixels:,} pixels; at most {MAX_PIXELS:,} are looked at. Make it "
+            "smaller with a shell command."
         )
     try:
         with warnings.catch_warnings():
