@@ -190,10 +190,17 @@ class Session:
         return name if self.targets().state(name) != "lost" else f"{name} (lost)"
 
     def undo_of(self, task_id: int) -> UndoLog:
-        """Return the undo log of the machine that a task works on."""
+        """Return the undo log of the machine that a task works on. Raises `ToolError` for one that can't be
+        used: the log of this machine must not take its place."""
         task = self.board.tasks.get(task_id)
-        log = task.services.services.get(UndoLog) if task is not None else None
-        return log if isinstance(log, UndoLog) else self.undo
+        if task is None or not task.workspace.target:
+            return self.undo
+        log = task.services.services.get(UndoLog)
+        if not isinstance(log, UndoLog):
+            raise ToolError(
+                f"task {task_id} works on {task.workspace.target}, which can't be used: see /target"
+            )
+        return log
 
     async def close_targets(self) -> None:
         """End the connections to targets, if there are any."""

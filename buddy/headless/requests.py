@@ -166,7 +166,10 @@ class Requests(msgspec.Struct, frozen=True):
             return {"canRewind": False, "error": f"there is no message {uuid[:60]!r} of this run; {known}"}
         if task.running:
             return {"canRewind": False, "error": "the turn is running; interrupt it first"}
-        log = session.undo_of(self.task_id)
+        try:
+            log = session.undo_of(self.task_id)
+        except ToolError as error:
+            return {"canRewind": False, "error": str(error)}
         entries = await asyncio.to_thread(log.entries, self.task_id)
         changes = changes_since(task, self.positions[uuid], entries)
         added, removed = await asyncio.to_thread(_count_lines, session, log, changes)

@@ -160,21 +160,16 @@ class SessionRequests:
     async def diff(self, task_id: int | None) -> Diff:
         """Return what the session changed, or one task. Raises `RequestRefused`."""
         session = self._session
-        cwd = session.launch.boundary.cwd
+        cwd, tasks = session.launch.boundary.cwd, list(session.board.tasks.values())
         if task_id is not None:
-            task = self._task(task_id)
-            cwd = task.workspace.boundary.cwd
-            logs = {task.workspace.target: session.undo_of(task.task_id)}
-        else:  # this machine's, and each other one's that a task works on
-            logs = {"": session.undo}
-            logs |= {
-                task.workspace.target: session.undo_of(task.task_id) for task in session.board.tasks.values()
-            }
+            tasks = [self._task(task_id)]
+            task_id, cwd = tasks[0].task_id, tasks[0].workspace.boundary.cwd
 
         def read() -> list[FileDiff]:
-            diffs = (
-                diff_of(log, log.entries(task_id or None), cwd, machine) for machine, log in logs.items()
-            )
+            logs = {"": session.undo} if task_id is None else {}
+            # Each machine's log once; several tasks may work there.
+            logs |= {task.workspace.target: session.undo_of(task.task_id) for task in tasks}
+            diffs = (diff_of(log, log.entries(task_id), cwd, machine) for machine, log in logs.items())
             return [file for diff in diffs for file in diff.files]
 
         try:

@@ -99,8 +99,12 @@ def _files(context: Context, text: str) -> tuple[str, ...]:
 
 
 def log_of(context: Context, task_id: int | None) -> UndoLog:
-    """Return the undo log of the machine that a task works on; of the foreground task for None."""
-    return context.session.undo_of(task_id or context.focus)
+    """Return the undo log of the machine that a task works on; of the foreground task for None. Raises
+    `CommandError`."""
+    try:
+        return context.session.undo_of(task_id or context.focus)
+    except ToolError as error:
+        raise CommandError(str(error)) from error
 
 
 async def _offer(context: Context, selection: UndoSelection, entries: Sequence[UndoEntry]) -> None:

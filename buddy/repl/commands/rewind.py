@@ -12,6 +12,7 @@ from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
 from buddy.agent.messages import Call, UserMessage, typed_text
 from buddy.agent.tool import ToolError
+from buddy.repl.commands.changes import log_of
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
@@ -39,7 +40,7 @@ async def rewind(context: Context, argument: str) -> None:
     points = prompts_of(task)
     if not points:
         raise CommandError("there is no earlier prompt to go back to")
-    entries = await asyncio.to_thread(context.session.undo_of(task.task_id).entries, task.task_id)
+    entries = await asyncio.to_thread(log_of(context, task.task_id).entries, task.task_id)
     if not argument:
         _list(context, task, points, entries)
         return
@@ -85,7 +86,7 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     """Show the changes that would be undone, without doing it."""
     cwd = context.boundary.cwd
     machine = context.board.task(context.focus).workspace.target
-    log = context.session.undo_of(context.focus)
+    log = log_of(context, context.focus)
     diff = await asyncio.to_thread(diff_of, log, changed, cwd, machine)
     context.screen.print(_block(context, diff, f"changed since prompt {number}"))
     count = format_count(len(changed_paths(changed)), "file")
@@ -108,7 +109,7 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
     if not changed:
         raise CommandError(f"task {task.task_id} has no changes since prompt {number} that could be undone")
     undone: list[UndoEntry] = []
-    log, locks = context.session.undo_of(task.task_id), context.session.locks
+    log, locks = log_of(context, task.task_id), context.session.locks
     for _ in changed:
         try:
             undone.append(await asyncio.to_thread(log.undo, locks, task.task_id, merging=True))

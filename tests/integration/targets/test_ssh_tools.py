@@ -369,6 +369,8 @@ async def test_a_resumed_task_stays_on_its_target_also_when_that_is_gone(
         assert session.board.open().workspace.target == "box"
     async with scripted_session(here, options=resuming, reference="last") as session:
         assert session.board.task(1).workspace.target == "box"
+        with pytest.raises(ToolError, match="works on box, which can't be used"):
+            session.session.undo_of(1)
         for tool in (run_shell, read_file, write_file, grep):
             with pytest.raises(ToolError, match=r"box is not in your buddy\.toml any more"):
                 await call(session, tool, json.loads(_ARGUMENTS[tool.name]))
