@@ -16,13 +16,14 @@ from buddy.config.loading import LoadedSettings
 from buddy.config.settings import SandboxSettings, Settings
 from buddy.extend.hooks.files import HookDefinition, HooksFile, read_definitions
 from buddy.safety.paths import Boundary, is_beneath
-from buddy.safety.policy.decide import mode_by_name
+from buddy.safety.policy.decide import MODES, mode_by_name
 from buddy.workspace.processes.environment import CAPTURED, SECRET_NAME
 
 OPTION = "--settings"
 _KNOWN = ("permissions", "model", "hooks", "disableAllHooks", "env", "sandbox")
 _OF_THE_PERSON = ("sandbox", "env", "disableAllHooks")
-"""Fields that a file of the workspace, which a model can change, may not have."""
+"""Fields that a file of the workspace, which a model can change, may not have. Its permissions count as the
+project's own: they tighten, or allow inside the sandbox."""
 _WHY_NOT = {
     "additionalDirectories": "give --add-dir",
     "apiKeyHelper": "[api] api_key_command in buddy.toml",
@@ -56,7 +57,11 @@ def apply_settings(loaded: LoadedSettings, table: dict[str, Any], *, is_confined
     _refuse_unknown(table, (*_KNOWN, "$schema"), "")
     if is_confined and (outer := [name for name in _OF_THE_PERSON if table.get(name)]):
         raise UsageError(f"{OPTION}: {outer[0]} counts only in a file outside the workspace, or as JSON")
-    settings = _apply_permissions(loaded.settings, _table_of(table, "permissions"))
+    permissions = _table_of(table, "permissions")
+    settings = _apply_mode(loaded.settings, permissions, is_confined=is_confined)
+    lists = {key: _texts(permissions, key, "permissions.") for key in ("allow", "ask", "deny")}
+    if not is_confined:
+        settings = _add_permissions(settings, lists)
     settings = _apply_sandbox(settings, _table_of(table, "sandbox"))
     model = table.get("model", settings.agent.model)
     if not isinstance(model, str):
@@ -71,6 +76,7 @@ def apply_settings(loaded: LoadedSettings, table: dict[str, Any], *, is_confined
         environment=environment,
         hooks=hooks,
         confines_hooks=is_confined,
+        project_permissions=lists if is_confined else {},
         warnings=(*loaded.warnings, *notes),
     )
 
@@ -128,19 +134,26 @@ def read_environment(table: Mapping[str, Any]) -> tuple[dict[str, str], tuple[st
     return variables, tuple(notes)
 
 
-def _apply_permissions(settings: Settings, table: Mapping[str, Any]) -> Settings:
+def _apply_mode(settings: Settings, table: Mapping[str, Any], *, is_confined: bool) -> Settings:
     _refuse_unknown(table, ("allow", "ask", "deny", "defaultMode"), "permissions.")
+    if "defaultMode" not in table:
+        return settings
+    mode = mode_by_name(str(table["defaultMode"]))
+    if mode is None or mode == "yolo":
+        raise UsageError(f"{OPTION}: defaultMode is one of plan, default, acceptEdits, auto")
     own = settings.permissions
-    lists = {
-        key: (*getattr(own, key), *_texts(table, key, "permissions.")) for key in ("allow", "ask", "deny")
-    }
-    own = msgspec.structs.replace(own, **lists)
-    if "defaultMode" in table:
-        mode = mode_by_name(str(table["defaultMode"]))
-        if mode is None or mode == "yolo":
-            raise UsageError(f"{OPTION}: defaultMode is one of plan, default, acceptEdits, auto")
-        own = msgspec.structs.replace(own, mode=mode)
-    return msgspec.structs.replace(settings, permissions=own)
+    if is_confined and MODES.index(mode) > MODES.index(mode_by_name(own.mode) or "plan"):
+        raise UsageError(
+            f"{OPTION}: this defaultMode counts only in a file outside the workspace, or as JSON; give "
+            f"--permission-mode {mode}"
+        )
+    return msgspec.structs.replace(settings, permissions=msgspec.structs.replace(own, mode=mode))
+
+
+def _add_permissions(settings: Settings, lists: Mapping[str, tuple[str, ...]]) -> Settings:
+    own = settings.permissions
+    more = {key: (*getattr(own, key), *texts) for key, texts in lists.items()}
+    return msgspec.structs.replace(settings, permissions=msgspec.structs.replace(own, **more))
 
 
 def _apply_sandbox(settings: Settings, table: Mapping[str, Any]) -> Settings:

@@ -79,6 +79,9 @@ class RuleFiles:
             rules = rules.merge(unreadable("your settings", self._loaded.permission_error))
         if self._loaded.project and self._launch.trusted:
             rules = rules.merge(self._project())
+        if self._launch.trusted:
+            of_run = {name: [*texts] for name, texts in self._loaded.project_permissions.items()}
+            rules = rules.merge(rules_of_claude(of_run, "project", "permissions of --settings"))
         self.errors = rules.errors
         return rules
 

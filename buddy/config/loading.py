@@ -32,7 +32,8 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
     `saved_rules` are the rule tables buddy saved itself; they add to the person's own. `own_model` is the
     model named in the person's file; `first_model` one chosen because its key exists. `environment` are
-    variables for commands, `hooks` a table of hooks of this run alone; `confines_hooks`: in the sandbox."""
+    variables for commands, `hooks` a table of hooks of this run alone; `confines_hooks`: in the sandbox.
+    `project_permissions` are lists of this run alone that count as the project's own."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -45,6 +46,7 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     environment: Mapping[str, str] = {}
     hooks: Mapping[str, Any] = {}
     confines_hooks: bool = False
+    project_permissions: Mapping[str, Sequence[str]] = {}
 
 
 REMEMBERED = "remembered"

@@ -105,7 +105,14 @@ async def test_a_file_of_an_untrusted_folder_is_refused(tmp_path: Path, where: s
 
 
 @pytest.mark.parametrize(
-    "settings", [{"env": {"A": "b"}}, {"sandbox": {"enabled": False}}, {"disableAllHooks": True}]
+    "settings",
+    [
+        {"env": {"A": "b"}},
+        {"sandbox": {"enabled": False}},
+        {"disableAllHooks": True},
+        {"permissions": {"defaultMode": "acceptEdits"}},
+        {"permissions": {"defaultMode": "auto"}},
+    ],
 )
 async def test_a_file_of_a_trusted_folder_can_not_widen(tmp_path: Path, settings: dict[str, Any]) -> None:
     async with FakeLLM([]) as server:
@@ -114,6 +121,23 @@ async def test_a_file_of_a_trusted_folder_can_not_widen(tmp_path: Path, settings
         ran = await program.run("exec", "--trust", "--settings", "settings.json", "hi")
     assert (ran.code, server.requests) == (2, [])
     assert "only in a file outside the workspace" in ran.err
+
+
+async def test_what_a_file_of_the_workspace_allows_runs_in_the_sandbox_only(tmp_path: Path) -> None:
+    run = reply(call("run_shell", command="touch b.txt"))
+    async with FakeLLM([run, reply("No.")]) as server:
+        program = Program(tmp_path, server.url)
+        (program.repo / "settings.json").write_text('{"permissions": {"allow": ["Bash(touch:*)"]}}')
+        ran = await program.run("exec", "--trust", "--settings", "settings.json", "touch")
+    assert (ran.code, (program.repo / "b.txt").exists()) == (3, False)
+
+
+async def test_what_a_file_of_the_workspace_denies_is_denied(tmp_path: Path) -> None:
+    async with FakeLLM([WRITE, reply("No.")]) as server:
+        program = Program(tmp_path, server.url)
+        (program.repo / "settings.json").write_text('{"permissions": {"deny": ["Write"]}}')
+        await program.run(*EDITS, "--trust", "--settings", "settings.json", "write")
+    assert not (program.repo / "a.txt").exists()
 
 
 async def test_a_link_of_the_workspace_to_settings_elsewhere_can_not_widen(tmp_path: Path) -> None:
