@@ -349,6 +349,8 @@ def _check_together(fields: dict[str, Any], command: str, words: Sequence[str]) 
         raise UsageError("--port and --socket exclude each other")
     if "in_worktree" in fields and (command == "resume" or fields.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; a resumed session stays where it was")
+    if "target" in fields and command == "acp":
+        raise UsageError("--target is not for acp: an editor shows and follows the files of this machine")
     if "carry" in fields and "in_worktree" not in fields:
         raise UsageError("--carry goes with --worktree: it copies uncommitted changes into it")
 

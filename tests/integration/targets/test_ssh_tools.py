@@ -99,6 +99,12 @@ async def test_files_are_read_written_edited_and_found_over_there(server: SshSer
         assert [entry.name for entry in (server.folder / "src").iterdir()] == ["a.py"]
 
 
+async def test_a_search_goes_on_behind_files_that_can_not_be_read(server: SshServer, tmp_path: Path) -> None:
+    async with on_box(server, tmp_path / "here") as session:
+        text = (await call(session, grep, {"pattern": "x", "path": "/proc/sys/kernel/random"})).text
+        assert "could not be read or kept, and were not searched" in text
+
+
 async def test_mode_line_ends_and_encoding_stay(server: SshServer, tmp_path: Path) -> None:
     script = server.folder / "run.sh"
     script.write_bytes(b"\xef\xbb\xbfecho a\r\necho b\r\n")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from buddy.app.options import UsageError
+from buddy.cli.arguments import parse
 from buddy.headless.serve.requests import SessionRequests
 from buddy.tasks.task import TaskError
 from tests.capabilities import requires
@@ -112,3 +114,8 @@ async def test_a_task_stays_in_its_worktree(server: SshServer, tmp_path: Path) -
                 repl.context.board.change_target(1, "box")
             repl.context.board.change_target(1, "")
             assert task.workspace.worktree is tree
+
+
+def test_an_editor_gets_no_session_on_another_machine() -> None:
+    with pytest.raises(UsageError, match="--target is not for acp"):
+        parse(["acp", "--target", "box"])
