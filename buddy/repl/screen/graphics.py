@@ -80,12 +80,16 @@ class GraphicsQuestion:
         """Return the keyboard's input without the answer. An incomplete one is held back."""
         if not self._is_asked:
             return data
-        data, self._begun = self._begun + data, ""
+        held, self._begun = self._begun, ""
+        data = held + data
         if not any(beginning in data for beginning in _BEGINNINGS):
             return data
         keys = _ANSWER().sub(self._take, data)
-        begun = None if self._answered.is_set() else _BEGUN().search(keys)
+        begun = _BEGUN().search(keys)
         if begun is None:
+            return keys
+        # A late answer may come in two pieces, too; no key begins like one. Nothing is held back twice then.
+        if self._answered.is_set() and (held or begun[0] in _BEGINNINGS):
             return keys
         self._begun = begun[0]
         return keys[: begun.start()]

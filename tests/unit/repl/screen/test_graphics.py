@@ -88,6 +88,18 @@ async def test_without_an_answer_nothing_waits_long_and_it_is_asked_once() -> No
     assert written == [QUESTION]
 
 
+@pytest.mark.parametrize("answer", [KITTY, SIXEL])
+async def test_a_late_answer_in_two_pieces_is_taken_out_and_holds_no_key_for_long(answer: str) -> None:
+    question = GraphicsQuestion(lambda _text: None, wait_s=0.01)
+    question.attach(asyncio.get_running_loop())
+    assert await asyncio.to_thread(question.mode) == "blocks"
+    for cut in range(3, len(answer)):
+        assert question.keys_of("a" + answer[:cut]) + question.keys_of(answer[cut:] + "b") == "ab"
+    assert question.keys_of("\x1b[") == "\x1b["
+    assert question.keys_of("\x1b_G") == ""
+    assert question.keys_of("x") == "\x1b_Gx"
+
+
 async def test_the_screen_itself_never_waits() -> None:
     question = GraphicsQuestion(lambda _text: None, wait_s=3600)
     question.attach(asyncio.get_running_loop())
