@@ -23,6 +23,8 @@ from buddy.workspace.targets.supervisor import ScriptReport, hello_script, read_
 HELLO_LIMIT_S = CONNECT_LIMIT_S + 15.0
 CLOSE_LIMIT_S = 2.0
 MAX_SAID_BYTES = 16_384
+MAX_GREETING_LINES = 1_000
+"""Lines before the answer to the greeting: start-up files over there may print some."""
 
 ConnectionState = Literal["closed", "open", "lost"]
 
@@ -193,6 +195,9 @@ class SshConnection:
             for line in iter(lambda: _read_line(master.stdout), b""):
                 lines.append(line.decode("utf-8", "surrogateescape"))
                 if line.rstrip() == f"buddy:{tag} ready".encode():
+                    break
+                if len(lines) > MAX_GREETING_LINES:
+                    master.kill()
                     break
             else:
                 master.wait()

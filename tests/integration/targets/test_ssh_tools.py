@@ -28,6 +28,7 @@ from buddy.tools.grep import grep
 from buddy.tools.jobs import read_job, stop_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.store import Replacement
+from buddy.workspace.targets.connection import HELLO_LIMIT_S
 from buddy.workspace.targets.remote_files import RemoteFiles
 from buddy.workspace.undo.log import UndoLog
 from tests.capabilities import requires
@@ -325,6 +326,14 @@ async def test_a_silent_sftp_server_does_not_hold_up_the_end(tmp_path: Path) -> 
             with pytest.raises(ToolError):
                 await reading
             assert time.monotonic() - started < 15
+
+
+def test_a_server_that_prints_without_end_is_given_up(tmp_path: Path) -> None:
+    with ssh_server(tmp_path / "machine", extra="ForceCommand yes\n") as server:
+        started = time.monotonic()
+        with pytest.raises(ToolError, match="can't be reached"):
+            server.connection().ensure()
+        assert time.monotonic() - started < HELLO_LIMIT_S / 2
 
 
 async def test_a_refused_connection_is_told_at_the_start(server: SshServer, tmp_path: Path) -> None:
