@@ -38,6 +38,7 @@ from buddy.llm.keys import (
 from buddy.llm.local_servers import find_local_servers
 from buddy.llm.routing import UnknownModelError, route
 from buddy.repl.render import numbers as words
+from buddy.repl.render.model_table import MODEL_HEAD, model_row
 from buddy.repl.view.blocks import TableBlock
 from buddy.safety.paths import make_private_folders, replace_file
 from buddy.safety.sanitise import one_line
@@ -257,7 +258,7 @@ def models(options: Options, environment: Mapping[str, str]) -> int:
     show(TableBlock(("model", "ctx", "at"), rows), lines, options, environment, sys.stdout)
     if rows and matches and sys.stdout.isatty():
         sys.stdout.write("\n")
-    table = TableBlock(words.MODEL_HEAD, tuple(map(words.model_row, matches)))
+    table = TableBlock(MODEL_HEAD, tuple(map(model_row, matches)))
     show(table, map(_model_line, matches), options, environment, sys.stdout)
     if not matches and not served:
         query = " ".join(wanted)

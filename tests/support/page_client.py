@@ -52,21 +52,24 @@ class EventStreamReader:
     _rest: bytes = b""
 
     async def read(self) -> bool:
-        """Read what comes next; False at the end."""
-        try:
-            size = int(await self.stream.readline() or b"0", 16)
-            piece = await self.stream.readexactly(size + 2)
-        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            return False
-        self._rest += piece[:-2]
-        *whole, self._rest = self._rest.split(b"\n\n")
-        for text in (one.decode() for one in whole):
-            if "\nevent: " in f"\n{text}":
-                self.records.append(parse_sse_event(text))
-                self.ids += [line[4:] for line in text.split("\n") if line.startswith("id: ")]
-            else:
-                self.comments.append(text)
-        return size > 0
+        """Read the next record or comment; False at the end. What came with it waits for the next call."""
+        while b"\n\n" not in self._rest:
+            try:
+                size = int(await self.stream.readline() or b"0", 16)
+                piece = await self.stream.readexactly(size + 2)
+            except (asyncio.IncompleteReadError, ConnectionError, ValueError):
+                return False
+            if not size:
+                return False
+            self._rest += piece[:-2]
+        whole, _, self._rest = self._rest.partition(b"\n\n")
+        text = whole.decode()
+        if "\nevent: " in f"\n{text}":
+            self.records.append(parse_sse_event(text))
+            self.ids += [line[4:] for line in text.split("\n") if line.startswith("id: ")]
+        else:
+            self.comments.append(text)
+        return True
 
     async def until(self, name: str, count: int = 1) -> None:
         """Read until so many records of this name have come."""

@@ -10,6 +10,7 @@ from buddy.config.settings import MOST_DOLLARS
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
+from buddy.repl.render.model_table import MODEL_HEAD, model_row
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.safety.sanitise import visible
 from buddy.tasks.board import TaskBoard, TaskError
@@ -61,8 +62,8 @@ async def models(context: Context, argument: str) -> None:
     ]
     if not matches:
         raise CommandError(f"no model has {argument!r} in its name")
-    rows = tuple(map(words.model_row, matches[:40]))
-    context.screen.print(TableBlock(words.MODEL_HEAD, rows))
+    rows = tuple(map(model_row, matches[:40]))
+    context.screen.print(TableBlock(MODEL_HEAD, rows))
     if len(matches) > 40:
         context.screen.print(NoteBlock("hint", f"{len(matches) - 40} more; /models TEXT narrows it down"))
 

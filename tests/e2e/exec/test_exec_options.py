@@ -553,7 +553,7 @@ def _commands_with(mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("serve", "--help"), ("serve", "--port", "80"), ("replay", "-x"), ("replay", "abc")]
+    "words", [("replay", "--help"), ("replay", "--port", "80"), ("replay", "-x"), ("replay", "abc")]
 )
 async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
     tmp_path: Path, words: tuple[str, ...]

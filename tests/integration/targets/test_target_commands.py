@@ -1,4 +1,4 @@
-"""What a session does around a target: rewinding, changes, hooks and worktrees keep to the right machine."""
+"""A session around a target: rewinding, changes, hooks and worktrees keep to the right machine."""
 
 from __future__ import annotations
 
