@@ -30,6 +30,7 @@ from buddy.workspace.processes.process_tree import ProcessInfo, all_processes, i
 from buddy.workspace.sandbox.tether import Tether
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
 from tests.support.processes import processes_with, sleepers, zombie_children
+from tests.support.sandbox_machine import sandbox_machine
 from tests.support.tool_project import tool_project
 from tests.support.waiting import until
 
@@ -580,6 +581,17 @@ async def test_REL_050_five_hundred_commands_leave_no_zombie_and_no_descriptor(
         await project.children.end_all()
         assert zombie_children() == zombies_before
         assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@requires("bwrap")
+async def test_a_closed_sandbox_leaves_no_descriptor() -> None:
+    async with sandbox_machine() as machine:
+        await machine.run("true", machine.confinement())
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        async with sandbox_machine() as machine:
+            await machine.run("true", machine.confinement())
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 SECRETS = {

@@ -221,6 +221,9 @@ class Recorder:
             self._reader.join()
         os.close(self._bell)
         self._poll.close()
+        for listener in self._listeners:  # of a command whose end the reading thread did not come to see
+            os.close(listener)
+        self._listeners.clear()
 
     def _watch(self, listener: int, attempts: Attempts) -> None:
         with self._lock:

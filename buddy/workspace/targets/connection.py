@@ -22,6 +22,7 @@ from buddy.workspace.targets.supervisor import ScriptReport, hello_script, read_
 
 HELLO_LIMIT_S = CONNECT_LIMIT_S + 15.0
 CLOSE_LIMIT_S = 2.0
+ENDING_S = 1.0
 MAX_SAID_BYTES = 16_384
 MAX_GREETING_LINES = 1_000
 """Lines before the answer to the greeting: start-up files over there may print some."""
@@ -96,6 +97,14 @@ class SshConnection:
                 raise
             self.reason = ""
             return self._facts
+
+    def is_ending(self) -> bool:
+        """Tell whether the connection is lost, or ends within `ENDING_S`: its channels end before it does."""
+        master = self._master
+        if master is not None:
+            with suppress(subprocess.TimeoutExpired):
+                master.wait(ENDING_S)
+        return self.state != "open"
 
     def lost(self) -> TargetError:
         """Return the error for a call that the loss of the connection ended."""

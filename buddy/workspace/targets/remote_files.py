@@ -67,7 +67,7 @@ class RemoteFiles:
             return self._client
 
     def _explain_loss(self, reason: str) -> TargetError:
-        if self._connection.state != "open":
+        if self._connection.is_ending():
             return self._connection.lost()
         because = reason or "it offers no sftp, or ended it"
         return TargetError(f"files on {self.name} can't be used: {because}")

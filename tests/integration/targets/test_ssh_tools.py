@@ -313,6 +313,18 @@ async def test_a_connection_lost_in_a_write_leaves_the_old_file(server: SshServe
         await asyncio.to_thread(connection.close)
 
 
+async def test_files_that_end_a_moment_before_the_connection_name_its_loss(tmp_path: Path) -> None:
+    ending = tmp_path / "ending.sh"
+    ending.write_text("(sleep 0.3; kill -9 $PPID) >/dev/null 2>&1 &\n")
+    with ssh_server(tmp_path / "machine", sftp=f"/bin/sh {ending}") as server:
+        connection = server.connection()
+        try:
+            with pytest.raises(ToolError, match="was lost"):
+                await asyncio.to_thread(RemoteFiles(connection).locate, "a.txt")
+        finally:
+            await asyncio.to_thread(connection.close)
+
+
 async def test_a_silent_sftp_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     silent = tmp_path / "silent.sh"
