@@ -44,7 +44,8 @@ def open_targets(
     `directory`."""
     # Imported here: only with a target. ssh, sftp and what they need cost a start nothing.
     from buddy.app.policy import load_analysis
-    from buddy.app.targets import TargetParts, Targets
+    from buddy.app.remote_workspace import TargetParts
+    from buddy.app.targets import TargetClients, Targets
     from buddy.workspace.undo.log import UndoLog
 
     def prompt(name: str, shown: str) -> str:
@@ -53,16 +54,15 @@ def open_targets(
         return f"{local.system}\n{render_template(template_text('target_prompt.md'), values)}"
 
     return Targets(
+        settings,
+        TargetClients(children.environment, launch.environment, launch.boundary.root),
         TargetParts(
-            settings=settings,
             local=local,
             children=children,
-            environment=launch.environment,
-            workspace_root=launch.boundary.root,
             undo=lambda name, switch: UndoLog(
                 os.path.join(directory, f"undo-{name}"), seal=seal.derive(f"undo-{name}"), elsewhere=switch
             ),
             analyse=load_analysis(launch.environment.get("PATH", "")),
             prompt=prompt,
-        )
+        ),
     )

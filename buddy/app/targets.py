@@ -1,306 +1,140 @@
-"""The targets of a session: the workspace on another machine, its tools, and the facts its calls are judged
-by. Imported when a target is used."""
+"""The targets of a session. Imported when one is used."""
 
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Protocol
 
-import msgspec
-from msgspec.structs import replace
-
-from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult, no_access
+from buddy.agent.tool import ToolError
+from buddy.app.remote_workspace import RemoteTarget, TargetParts, unusable_workspace
 from buddy.app.target_states import TargetStanding
 from buddy.config.settings import TargetSettings
-from buddy.extend.catalogue import ExtensionCatalogue
-from buddy.extend.plugins.loader import PluginTools
-from buddy.safety.paths import Boundary, Located
-from buddy.safety.policy.facts import Facts
 from buddy.safety.sanitise import visible
-from buddy.safety.shell.result import Analysis
-from buddy.tasks.dependencies import TaskServices, Workspace
-from buddy.tasks.subagents import Delegation
-from buddy.tools.ask_user import Questions
-from buddy.tools.shell import ShellSettings
-from buddy.tools.todo import Plan, WallClock
-from buddy.tools.web import WebAccess
-from buddy.workspace.elsewhere import TargetFiles, TargetShell
-from buddy.workspace.files.approved_versions import Approved
-from buddy.workspace.files.locks import FileLocks
-from buddy.workspace.files.read_tracking import FileViews
+from buddy.tasks.dependencies import Workspace
 from buddy.workspace.processes.environment import ChildEnvironment
-from buddy.workspace.processes.jobs import Jobs
 from buddy.workspace.processes.launch import trusted_program
-from buddy.workspace.processes.pool import ChildProcesses
-from buddy.workspace.search.runner import SearchSettings
-from buddy.workspace.targets.connection import ConnectionState, SshConnection
-from buddy.workspace.targets.destination import DestinationError, SshDestination
-from buddy.workspace.targets.remote_files import RemoteFiles
-from buddy.workspace.targets.remote_shell import RemoteShell
-from buddy.workspace.targets.remote_undo import RemoteSwitch
-from buddy.workspace.undo.log import UndoLog
+from buddy.workspace.targets.connection import TargetConnection
+from buddy.workspace.targets.destination import SshDestination
+from buddy.workspace.targets.transport import ConnectionState, DestinationError
 
 GONE = "the target {name} is not in your buddy.toml any more; /target local works on this machine"
-_AGENT_VARIABLES = ("SSH_AUTH_SOCK",)
+_SSH_VARIABLES = ("SSH_AUTH_SOCK",)
 """The variables ssh itself needs of the person's environment. Nothing of it is sent to the other side."""
 
 
-def destination_of(name: str, settings: TargetSettings) -> SshDestination:
-    """Return the destination of a target's settings. Raises `DestinationError`."""
-    config = os.path.expanduser(settings.config) if settings.config else ""
-    destination = SshDestination(name, settings.host, settings.folder, settings.user, settings.port, config)
-    destination.check()
-    return destination
+class SessionTarget(Protocol):
+    """One target of a session, of any kind."""
+
+    shown: str
+
+    @property
+    def state(self) -> ConnectionState:
+        """Return the state of the connection, without asking the other side."""
+        ...
+
+    def explain_loss(self) -> str:
+        """Return why the connection was lost or could not be opened, "" when it was not."""
+        ...
+
+    def connect(self) -> None:
+        """Connect unless it is connected. Blocks; raises `ToolError`."""
+        ...
+
+    def close(self) -> None:
+        """End the connection and everything that goes through it. Blocks."""
+        ...
+
+    def workspace(self, parts: TargetParts) -> Workspace:
+        """Return a workspace there, not connected yet."""
+        ...
 
 
-class TargetParts(msgspec.Struct, frozen=True):
-    """The parts the workspaces of targets are made with. `local` is the workspace of this machine; `undo`
-    makes the undo log of a target; `analyse` reads a command line; `prompt` returns the system prompt."""
+class TargetClients:
+    """The programs of this machine that reach targets, and their environment. `allowed` is the environment
+    of every child; `environment` is the person's; nothing in `root`, the workspace, is run."""
 
-    settings: Mapping[str, TargetSettings]
-    local: Workspace
-    children: ChildProcesses
-    environment: Mapping[str, str]
-    workspace_root: str
-    undo: Callable[[str, RemoteSwitch], UndoLog]
-    analyse: Callable[[str, Boundary], Analysis]
-    prompt: Callable[[str, str], str]
+    def __init__(self, allowed: ChildEnvironment, environment: Mapping[str, str], root: str) -> None:
+        self._allowed, self._environment, self._root = allowed, environment, root
+
+    def find(self, program: str) -> str | None:
+        """Return a program by its name, None where there is none outside of the workspace."""
+        return trusted_program(program, self._environment.get("PATH", ""), self._root)
+
+    def variables(self, wanted: tuple[str, ...]) -> Callable[[], dict[str, str]]:
+        """Return the environment of a client: that of every child, without secrets, and the variables it
+        needs itself. So `SendEnv` of an ssh configuration finds nothing else to send."""
+        extra = {name: self._environment[name] for name in wanted if self._environment.get(name)}
+        return lambda: self._allowed.for_child(task_id=0, tag="", extra=extra)
+
+
+def make_target(name: str, settings: TargetSettings, clients: TargetClients) -> SessionTarget:
+    """Return a target of its kind, not connected. Raises `DestinationError`."""
+    match settings.kind:
+        case "ssh":
+            config = os.path.expanduser(settings.config) if settings.config else ""
+            destination = SshDestination(
+                name, settings.host, settings.folder, settings.user, settings.port, config
+            )
+            destination.check()
+            connection = TargetConnection(destination, clients.variables(_SSH_VARIABLES), clients.find)
+            return RemoteTarget(connection, settings.local_tools)
 
 
 class Targets:
     """The targets of a session; `close` ends their connections."""
 
-    def __init__(self, parts: TargetParts) -> None:
-        self._parts = parts
-        self._connections: dict[str, SshConnection] = {}
+    def __init__(
+        self, settings: Mapping[str, TargetSettings], clients: TargetClients, parts: TargetParts
+    ) -> None:
+        self._settings, self._clients, self._parts = settings, clients, parts
+        self._targets: dict[str, SessionTarget] = {}
 
     def workspace(self, name: str) -> Workspace:
         """Return the workspace on a target, not connected yet. One that is not in the settings, or can't be
         used, has a workspace in which every tool says so."""
-        settings = self._parts.settings.get(name)
         try:
-            if settings is None:
-                raise DestinationError(GONE.format(name=visible(name)))
-            destination = destination_of(name, settings)
+            return self._target(name).workspace(self._parts)
         except DestinationError as error:
-            return self._unusable(name, str(error))
-        connection = self._connection(destination)
-        files = RemoteFiles(connection)
-        shell = RemoteShell(connection, self._parts.children)
-        judge = _RemoteJudge(name, files, self._parts)
-        return replace(
-            self._parts.local,
-            system=self._parts.prompt(name, destination.shown),
-            facts=judge.facts,
-            services=_services(self._parts, name, files, shell),
-            checkpoints=None,
-            target=name,
-            target_shown=shell.shown,
-            fit=_Fitting(name, settings.local_tools),
-        )
+            return unusable_workspace(name, str(error), self._parts)
 
     def standing(self, name: str) -> TargetStanding:
         """Return the state of a target. Raises `DestinationError`."""
-        settings = self._parts.settings.get(name)
-        if settings is None:
-            raise DestinationError(GONE.format(name=visible(name)))
-        destination = destination_of(name, settings)
-        connection = self._connections.get(name)
-        if connection is None:
-            return TargetStanding(name, destination.shown, "closed", "")
-        return TargetStanding(name, destination.shown, connection.state, connection.explain_loss())
+        target = self._target(name)
+        return TargetStanding(name, target.shown, target.state, target.explain_loss())
 
     def state(self, name: str) -> ConnectionState:
         """Return the state of a target's connection, without asking the other side."""
-        connection = self._connections.get(name)
-        return connection.state if connection is not None else "closed"
+        target = self._targets.get(name)
+        return target.state if target is not None else "closed"
 
     async def connect(self, name: str) -> None:
         """Connect now, again after a loss. Raises `ToolError` with the reason, `DestinationError`."""
-        settings = self._parts.settings.get(name)
-        if settings is None:
-            raise DestinationError(GONE.format(name=visible(name)))
-        await asyncio.to_thread(self._connection(destination_of(name, settings)).ensure)
+        await asyncio.to_thread(self._target(name).connect)
 
     async def close(self) -> None:
         """End every connection. What still runs over there ends with it."""
-        for connection in self._connections.values():
-            await asyncio.to_thread(connection.close)
+        for target in self._targets.values():
+            await asyncio.to_thread(target.close)
 
-    def _connection(self, destination: SshDestination) -> SshConnection:
-        name = destination.name
-        if name not in self._connections:
-            root = self._parts.workspace_root
-            path = self._parts.environment.get("PATH", "")
-            self._connections[name] = SshConnection(
-                destination,
-                lambda: ssh_environment(self._parts.children.environment, self._parts.environment),
-                lambda: trusted_program("ssh", path, root),
-            )
-        return self._connections[name]
-
-    def _unusable(self, name: str, reason: str) -> Workspace:
-        def refuse(tool: Tool) -> Tool:
-            return refusing(tool, reason)
-
-        return replace(
-            self._parts.local,
-            services=_services(self._parts, name, None, None),
-            checkpoints=None,
-            target=name,
-            target_shown=name,
-            fit=refuse,
-        )
+    def _target(self, name: str) -> SessionTarget:
+        settings = self._settings.get(name)
+        if settings is None:
+            raise DestinationError(GONE.format(name=visible(name)))
+        if name not in self._targets:
+            self._targets[name] = make_target(name, settings, self._clients)
+        return self._targets[name]
 
 
-def try_target(name: str, settings: TargetSettings, environment: Mapping[str, str], root: str) -> str:
-    """Connect to a target; return why that does not work, "" when it does. Blocks."""
-    allowed = ChildEnvironment(environment, "")
+def try_target(name: str, settings: TargetSettings, clients: TargetClients) -> tuple[str, str]:
+    """Connect to a target; return it for people, and why it can't be reached, "" when it can. Blocks."""
     try:
-        connection = SshConnection(
-            destination_of(name, settings),
-            lambda: ssh_environment(allowed, environment),
-            lambda: trusted_program("ssh", environment.get("PATH", ""), root),
-        )
+        target = make_target(name, settings, clients)
         try:
-            connection.ensure()
+            target.connect()
         finally:
-            connection.close()
+            target.close()
     except ToolError as error:
-        return str(error)
-    return ""
-
-
-def ssh_environment(allowed: ChildEnvironment, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the ssh client: that of every child, without secrets, and the agent's socket.
-    So `SendEnv` of a configuration finds nothing else to send."""
-    agent = {name: environment[name] for name in _AGENT_VARIABLES if environment.get(name)}
-    return allowed.for_child(task_id=0, tag="", extra=agent)
-
-
-def refusing(tool: Tool, reason: str) -> Tool:
-    """Return a tool with the same declaration that does nothing and says why."""
-
-    async def refuse(_ctx: ToolContext, _arguments: msgspec.Struct) -> ToolResult:
-        raise ToolError(reason)
-
-    return replace(
-        tool,
-        risk="low",
-        run=refuse,
-        access=no_access,
-        preview=None,
-        cache_s=0,
-        survey=None,
-        risk_in_sandbox=None,
-        confined=False,
-        keeps_undo=False,
-        runs_tests=False,
-        command=None,
-        query=None,
-        effect="",
-        anywhere=True,
-    )
-
-
-_KEPT: frozenset[type] = frozenset(
-    {
-        *(Approved, ChildProcesses, Delegation, ExtensionCatalogue, FileLocks, Jobs, Plan, PluginTools),
-        *(Questions, SearchSettings, ShellSettings, WallClock, WebAccess),
-    }
-)
-"""The services of a task that name no folder of this machine."""
-
-
-class _Fitting:
-    """Returns each tool as it works on a target."""
-
-    def __init__(self, name: str, local_tools: tuple[str, ...]) -> None:
-        self._name, self._local_tools = name, local_tools
-
-    def __call__(self, tool: Tool) -> Tool:
-        if tool.anywhere or any(fnmatch.fnmatchcase(tool.name, wanted) for wanted in self._local_tools):
-            return tool
-        where = (
-            ""
-            if tool.source == "built-in"
-            else " It belongs to this machine; local_tools of the target lets it run."
-        )
-        return refusing(
-            tool, f"{tool.name} does not work on {self._name}; nothing was done. run_shell does.{where}"
-        )
-
-
-def _services(
-    parts: TargetParts, name: str, files: RemoteFiles | None, shell: RemoteShell | None
-) -> Callable[[int], TaskServices]:
-    """Return a function that makes the services of a task on a target: those of a task here without
-    everything that names folders of this machine, so that a tool that was forgotten finds nothing."""
-    here = parts.local.services
-    undo = parts.undo(name, RemoteSwitch(files)) if files is not None else None
-
-    def of_task(task_id: int, views: FileViews, plan: Plan | None) -> TaskServices:
-        local = here(task_id)
-        services = {kind: service for kind, service in local.services.items() if kind in _KEPT}
-        services[FileViews] = views
-        if plan is not None:
-            services[Plan] = plan
-        if files is not None and shell is not None and undo is not None:
-            services |= {TargetFiles: files, TargetShell: shell, UndoLog: undo}
-        own_plan = services.get(Plan)
-        copied = own_plan.copy() if isinstance(own_plan, Plan) else None
-        return TaskServices(
-            services=services,
-            copy=lambda copy_id: of_task(copy_id, views.copy(), copied),
-            changes=tuple,  # not asked for after every call; a stale edit is refused when it is made
-            forget_shown=views.forget_shown,
-        )
-
-    return lambda task_id: of_task(task_id, FileViews(), None)
-
-
-class _RemoteJudge:
-    """Collects facts about calls on a target: paths are resolved over there, and no command is taken for
-    one that only reads, because what its words lead to over there is not known here."""
-
-    def __init__(self, name: str, files: RemoteFiles, parts: TargetParts) -> None:
-        self._name, self._files, self._parts = name, files, parts
-
-    def facts(self, tool: Tool, arguments: Any) -> Facts:
-        """Collect what the policy needs to know about a call; asks the other machine. Raises `ToolError`."""
-        access = tool.access(arguments)
-        if not tool.anywhere or (tool.command is None and not (access.reads or access.writes)):
-            return self._parts.local.facts(tool, arguments)  # it touches neither machine's files
-        host = self._files.facts()
-        shell: Analysis | None = None
-        folder: Located | None = None
-        if tool.command is not None:
-            boundary = Boundary(root=host.folder, cwd=host.folder, home=host.home)
-            folder = self._files.locate(arguments.cwd or ".")
-            boundary = replace(boundary, cwd=folder.real)
-            shell = as_unknown(self._parts.analyse(tool.command(arguments), boundary))
-        return Facts(
-            tool=tool.name,
-            risk=tool.risk,
-            root=host.folder,
-            home=host.home,
-            reads=tuple(self._files.locate(path) for path in access.reads),
-            writes=tuple(self._files.locate(path) for path in access.writes),
-            anything=access.anything,
-            shell=shell,
-            category=tool.category,
-            folder=folder,
-            effect=tool.effect,
-            runs_tests=tool.runs_tests,
-            target=self._name,
-        )
-
-
-def as_unknown(analysis: Analysis) -> Analysis:
-    """Return an analysis in which nothing is known to only read: links, programs and settings over there were
-    not looked at. What makes it worse stays."""
-    commands = tuple(replace(command, level="ask") for command in analysis.commands)
-    return replace(analysis, level="ask", commands=commands)
+        return "", str(error)
+    return target.shown, ""

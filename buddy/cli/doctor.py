@@ -173,14 +173,17 @@ def _targets(options: Options, launch: LaunchContext) -> Iterator[Finding]:
         return  # said among the settings
     if not settings:
         return
-    from buddy.app.targets import try_target  # only with a target
+    from buddy.app.targets import TargetClients, try_target  # only with a target
+    from buddy.workspace.processes.environment import ChildEnvironment
 
+    environment = launch.environment
+    clients = TargetClients(ChildEnvironment(environment, ""), environment, launch.boundary.root)
     for name, target in settings.items():
-        problem = try_target(name, target, launch.environment, launch.boundary.root)
+        shown, problem = try_target(name, target, clients)
         yield (
             Finding("note", f"target {name}: {problem}")
             if problem
-            else Finding("ok", f"target {name}: {target.host}:{target.folder} answers")
+            else Finding("ok", f"target {name}: {shown} answers")
         )
 
 

@@ -14,7 +14,14 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.cancel import on_failure
-from buddy.config.settings import ConfigError, Profile, Settings, TargetSettings, ToolSettings
+from buddy.config.settings import (
+    TARGET_FIELDS,
+    ConfigError,
+    Profile,
+    Settings,
+    TargetSettings,
+    ToolSettings,
+)
 
 
 class Directories(msgspec.Struct, frozen=True):
@@ -264,9 +271,18 @@ def _check_table(table: Table, path: str) -> Table:
     for section, record in records:
         for name, profile in cast(dict[str, Any], table.get(section, {})).items():
             if isinstance(profile, dict):
-                _check_names(cast(Table, profile), record.__struct_fields__, path, f"[{section}.{name}] ")
+                known = _fields_of(section, cast(Table, profile), record)
+                _check_names(cast(Table, profile), known, path, f"[{section}.{name}] ")
             _check_types(profile, record, f"{path}: [{section}.{name}]")
     return table
+
+
+def _fields_of(section: str, table: Table, record: type[msgspec.Struct]) -> Sequence[str]:
+    """Return the names a table may have: those of a target depend on its kind."""
+    kind = table.get("kind", "ssh")
+    if section == "targets" and isinstance(kind, str) and kind in TARGET_FIELDS:
+        return TARGET_FIELDS[kind]
+    return record.__struct_fields__
 
 
 def _check_types(value: Any, record: type[msgspec.Struct], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -46,7 +47,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another machine: `[targets.NAME]`. What is left empty is ssh's own configuration. User scope only."""
+    """Another place to work in: `[targets.NAME]`. `TARGET_FIELDS` names the fields of each kind. What is left
+    empty is the configuration of the program that reaches it. User scope only."""
 
     kind: Literal["ssh"] = "ssh"
     host: str = ""
@@ -55,6 +57,12 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     folder: str = ""
     config: str = ""
     local_tools: tuple[str, ...] = ()
+
+
+TARGET_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "ssh": ("kind", "host", "user", "port", "folder", "config", "local_tools"),
+}
+"""The settings of a target, by its kind."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

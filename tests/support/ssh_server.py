@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from getpass import getuser
 from pathlib import Path
 
-from buddy.workspace.targets.connection import SshConnection
+from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.destination import SshDestination
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") or ""
@@ -116,10 +116,10 @@ class SshServer:
         fields: dict[str, object] = {"folder": str(self.folder), **changes}
         return SshDestination("box", "machine", config=str(self.config), **fields)  # type: ignore[arg-type]
 
-    def connection(self, **changes: object) -> SshConnection:
+    def connection(self, **changes: object) -> TargetConnection:
         """Return a connection to this server, not yet open."""
         environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-        return SshConnection(self.destination(**changes), lambda: environment, lambda: shutil.which("ssh"))
+        return TargetConnection(self.destination(**changes), lambda: environment, shutil.which)
 
 
 @contextmanager

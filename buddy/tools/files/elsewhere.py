@@ -18,7 +18,7 @@ from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
 from buddy.workspace.elsewhere import RemoteStatus, TargetFiles
 from buddy.workspace.search.walk import Walked
-from buddy.workspace.targets.connection import TargetError
+from buddy.workspace.targets.transport import TargetError
 
 MAX_WALKED = 20_000
 MAX_FETCHED = 2_000

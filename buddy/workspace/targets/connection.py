@@ -1,8 +1,7 @@
-"""One shared ssh connection: every command and every file goes through it. Blocks; call it in a thread."""
+"""One shared connection: every command and every file goes through it. Blocks; call it in a thread."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import subprocess
@@ -11,59 +10,38 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Literal
+from typing import IO
 
-import msgspec
-
-from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
-from buddy.workspace.targets.destination import CONNECT_LIMIT_S, SshDestination
 from buddy.workspace.targets.supervisor import ScriptReport, hello_script, read_report
+from buddy.workspace.targets.transport import (
+    ConnectionState,
+    Destination,
+    FindProgram,
+    FinishedScript,
+    HostFacts,
+    TargetError,
+)
 
-HELLO_LIMIT_S = CONNECT_LIMIT_S + 15.0
+HELLO_LIMIT_S = 30.0
+"""More than ssh's own limit for a connection: its reason is better than ours."""
 CLOSE_LIMIT_S = 2.0
 ENDING_S = 1.0
 MAX_SAID_BYTES = 16_384
 MAX_GREETING_LINES = 1_000
 """Lines before the answer to the greeting: start-up files over there may print some."""
 
-ConnectionState = Literal["closed", "open", "lost"]
 
-
-class TargetError(ToolError):
-    """The target can't be reached, or the connection to it was lost."""
-
-
-class HostFacts(msgspec.Struct, frozen=True):
-    """The other side: home folder, the target's folder with links resolved, system, and whether it has
-    bash."""
-
-    home: str
-    folder: str
-    system: str
-    has_bash: bool
-
-
-class FinishedScript(msgspec.Struct, frozen=True):
-    """The output of a script, and its exit code; None when its time was over."""
-
-    text: str
-    code: int | None
-
-
-class SshConnection:
+class TargetConnection:
     """The connection to a destination, opened on first use and again after a loss. `environment` is that of
-    the ssh client; `program` finds the client."""
+    the local client; `find` finds its program."""
 
     def __init__(
-        self,
-        destination: SshDestination,
-        environment: Callable[[], Mapping[str, str]],
-        program: Callable[[], str | None],
+        self, destination: Destination, environment: Callable[[], Mapping[str, str]], find: FindProgram
     ) -> None:
         self.destination = destination
         self._environment = environment
-        self._find_program = program
+        self._find = find
         self._lock = threading.RLock()
         self._folder = ""
         self._master: subprocess.Popen[bytes] | None = None
@@ -81,7 +59,7 @@ class SshConnection:
         return "open" if self._master.poll() is None else "lost"
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment of the ssh client."""
+        """Return the environment of the local client."""
         return self._environment()
 
     def ensure(self) -> HostFacts:
@@ -122,11 +100,11 @@ class SshConnection:
 
     def channel_argv(self) -> tuple[str, ...]:
         """Return the command that runs `sh` over there, through the open connection."""
-        return self.destination.channel_argv(self._program(), self._socket)
+        return self.destination.channel_argv(self._program(), self._folder)
 
-    def start_sftp(self) -> subprocess.Popen[bytes]:
-        """Start an sftp channel on the open connection; this connection ends it."""
-        process = self._start(self.destination.sftp_argv(self._program(), self._socket), subprocess.DEVNULL)
+    def start_files(self) -> subprocess.Popen[bytes]:
+        """Start a channel for files on the open connection; this connection ends it."""
+        process = self._start(self.destination.files_argv(self._program(), self._folder), subprocess.DEVNULL)
         self._others = [other for other in self._others if other.poll() is None] + [process]
         return process
 
@@ -148,15 +126,8 @@ class SshConnection:
 
     # -- internals
 
-    @property
-    def _socket(self) -> str:
-        return os.path.join(self._folder, "s")
-
     def _program(self) -> str:
-        found = self._find_program()
-        if found is None:
-            raise TargetError("expected the program ssh in the system's folders, found none; install OpenSSH")
-        return found
+        return self.destination.locate_program(self._find)
 
     def _start(self, argv: tuple[str, ...], errors: int) -> subprocess.Popen[bytes]:
         try:
@@ -170,14 +141,14 @@ class SshConnection:
                 start_new_session=True,  # Ctrl+C in buddy is no signal for it
             )
         except OSError as error:
-            raise TargetError(f"ssh could not be started: {error.strerror}") from error
+            raise TargetError(f"{argv[0]} could not be started: {error.strerror}") from error
 
     def _open(self) -> HostFacts:
         name, folder = self.destination.name, self.destination.folder
-        # Short: the path of a socket has 104 characters at most. Only this user can enter the folder.
-        self._folder = tempfile.mkdtemp(prefix="buddy-ssh-")
+        # Short: the path of a socket in it has 104 characters at most. Only this user can enter the folder.
+        self._folder = tempfile.mkdtemp(prefix="buddy-to-")
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - held as long as the connection
-        argv = self.destination.master_argv(self._program(), self._socket)
+        argv = self.destination.master_argv(self._program(), self._folder)
         master = self._master = self._start(argv, self._said.fileno())
         tag = secrets.token_hex(8)
         report = self._greet(master, hello_script(tag, folder), tag)
@@ -215,12 +186,12 @@ class SshConnection:
         return read_report("".join(lines), tag)
 
     def _explain(self) -> str:
-        """Return what ssh said last, in words for people; "" when it said nothing."""
+        """Return the last words of the client, for people; "" when it said nothing."""
         if self._said is None:
             return self.reason
         self._said.seek(0)
         text = self._said.read(MAX_SAID_BYTES).decode("utf-8", "replace")
-        return explain_ssh(text, self.destination)
+        return self.destination.explain(text)
 
     def _drop(self, reason: str) -> None:
         master, others = self._master, self._others
@@ -256,23 +227,3 @@ def _close(stream: IO[bytes] | None) -> None:
     if stream is not None:
         with suppress(OSError):
             stream.close()
-
-
-def explain_ssh(text: str, destination: SshDestination) -> str:
-    """Return the reason ssh gave, with what to do about it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = visible(lines[-1]) if lines else ""
-    host = destination.host
-    if "IDENTIFICATION HAS CHANGED" in text:
-        return (
-            f"the host key of {host} is not the one that is known: somebody may be listening. Nothing was "
-            "sent. Find out why it changed before you remove the old key (ssh-keygen -R)"
-        )
-    if "Host key verification failed" in text:
-        return (
-            f"the host key of {host} is not known, and buddy accepts none by itself: run `ssh {host}` once "
-            "and compare it"
-        )
-    if "Permission denied" in last:
-        return f"{last}; buddy never asks for a password: load your key into the agent (ssh-add)"
-    return last

@@ -4,11 +4,16 @@ restrictions win over every configuration file. Pure."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from io import BufferedReader
+from typing import IO
 
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
-from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.targets.sftp import SftpClient
+from buddy.workspace.targets.transport import DestinationError, FindProgram, TargetError
 
 _HOST = pattern(r"[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]{0,254}")
 """No `%`, quotes or signs of a shell: a `ProxyCommand` of the person's configuration gets the name."""
@@ -40,10 +45,6 @@ _CHANNEL = (
 )
 
 
-class DestinationError(ToolError):
-    """A target that can't be used; the message names the setting."""
-
-
 class SshDestination(msgspec.Struct, frozen=True):
     """A machine and a folder on it. `user`, `port` and `config` (a file instead of the person's own) may be
     empty: then ssh's configuration decides."""
@@ -60,13 +61,14 @@ class SshDestination(msgspec.Struct, frozen=True):
         """Return the destination for people."""
         return f"{self.user + '@' if self.user else ''}{self.host}:{self.folder}"
 
+    @property
+    def no_files(self) -> str:
+        """Return the likely reason when sftp ends at once."""
+        return "it offers no sftp, or ended it"
+
     def check(self) -> None:
         """Raise `DestinationError` for anything that ssh or a shell could take for something else."""
-        if not _NAME().fullmatch(self.name):
-            raise DestinationError(
-                f"[targets.{self.name!r}]: expected a name of letters, digits, '.', '_' and '-' that begins "
-                "with a letter or digit and is not local"
-            )
+        check_name(self.name)
         if not _HOST().fullmatch(self.host):
             raise self._error("host", "a host name or an alias of your ssh configuration", self.host)
         if self.user and not _USER().fullmatch(self.user):
@@ -81,17 +83,34 @@ class SshDestination(msgspec.Struct, frozen=True):
     def _error(self, field: str, expected: str, found: str) -> DestinationError:
         return DestinationError(f"[targets.{self.name}] {field}: expected {expected}, found {found!r}")
 
-    def master_argv(self, program: str, socket: str) -> tuple[str, ...]:
+    def locate_program(self, find: FindProgram) -> str:
+        """Return the ssh client. Raises `TargetError` where there is none."""
+        program = find("ssh")
+        if program is None:
+            raise TargetError("expected the program ssh in the system's folders, found none; install OpenSSH")
+        return program
+
+    def master_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that opens the shared connection; it runs `sh` over there, fed through stdin."""
-        return (program, "-M", "-S", socket, *self._arguments(_MASTER), "exec /bin/sh -s")
+        return (program, "-M", "-S", _socket(private), *self._arguments(_MASTER), "exec /bin/sh -s")
 
-    def channel_argv(self, program: str, socket: str) -> tuple[str, ...]:
+    def channel_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that runs `sh` over the shared connection."""
-        return (program, "-S", socket, *self._arguments(_CHANNEL), "exec /bin/sh -s")
+        return (program, "-S", _socket(private), *self._arguments(_CHANNEL), "exec /bin/sh -s")
 
-    def sftp_argv(self, program: str, socket: str) -> tuple[str, ...]:
+    def files_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that speaks sftp over the shared connection."""
-        return (program, "-s", "-S", socket, *self._arguments(_CHANNEL), "sftp")
+        return (program, "-s", "-S", _socket(private), *self._arguments(_CHANNEL), "sftp")
+
+    def file_client(
+        self, to: IO[bytes], back: BufferedReader, lost: Callable[[str], TargetError]
+    ) -> SftpClient:
+        """Return a client for the pipes of that command."""
+        return SftpClient(to, back, lost)
+
+    def explain(self, text: str) -> str:
+        """Return the reason ssh gave, with what to do about it."""
+        return explain_ssh(text, self.host)
 
     def _arguments(self, more: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
         options = tuple(word for name, value in (*_OPTIONS, *more) for word in ("-o", f"{name}={value}"))
@@ -99,3 +118,35 @@ class SshDestination(msgspec.Struct, frozen=True):
         user = ("-l", self.user) if self.user else ()
         port = ("-p", str(self.port)) if self.port else ()
         return ("-T", *config, *options, *user, *port, "--", self.host)
+
+
+def check_name(name: str) -> None:
+    """Raise `DestinationError` unless it can be the name of a target of any kind."""
+    if not _NAME().fullmatch(name):
+        raise DestinationError(
+            f"[targets.{name!r}]: expected a name of letters, digits, '.', '_' and '-' that begins "
+            "with a letter or digit and is not local"
+        )
+
+
+def _socket(private: str) -> str:
+    return os.path.join(private, "s")
+
+
+def explain_ssh(text: str, host: str) -> str:
+    """Return the reason ssh gave, with what to do about it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = visible(lines[-1]) if lines else ""
+    if "IDENTIFICATION HAS CHANGED" in text:
+        return (
+            f"the host key of {host} is not the one that is known: somebody may be listening. Nothing was "
+            "sent. Find out why it changed before you remove the old key (ssh-keygen -R)"
+        )
+    if "Host key verification failed" in text:
+        return (
+            f"the host key of {host} is not known, and buddy accepts none by itself: run `ssh {host}` once "
+            "and compare it"
+        )
+    if "Permission denied" in last:
+        return f"{last}; buddy never asks for a password: load your key into the agent (ssh-add)"
+    return last

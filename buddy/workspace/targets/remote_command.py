@@ -13,7 +13,7 @@ from buddy.agent.tool import NOTHING_BLOCKED, Blocked, ToolError
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 from buddy.workspace.processes.process_tree import new_tag
-from buddy.workspace.targets.connection import SshConnection
+from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.supervisor import ScriptReport, read_report, run_script, verify_script
 
 VERIFY_LIMIT_S = 12.0
@@ -36,7 +36,7 @@ class RemoteCommand:
     """The other side of one command, as its `Child` sees it: when the local client has ended, nothing of the
     command may be left over there."""
 
-    def __init__(self, connection: SshConnection, folder: str, command: str) -> None:
+    def __init__(self, connection: TargetConnection, folder: str, command: str) -> None:
         self._connection = connection
         self._tag = new_tag().text
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `finish`

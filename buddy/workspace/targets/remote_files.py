@@ -1,4 +1,4 @@
-"""The files of another machine, by sftp: the same records as local ones, so that the same engine edits them.
+"""The files of another machine: the same records as local ones, so that the same engine edits them.
 
 A file is replaced by a rename, so it is the old or the new one at every instant, also when the connection is
 lost. Blocks; used in threads."""
@@ -28,8 +28,8 @@ from buddy.workspace.files.store import (
     refuse_irregular,
     temporary_name,
 )
-from buddy.workspace.targets.connection import HostFacts, SshConnection, TargetError
-from buddy.workspace.targets.sftp import SftpClient
+from buddy.workspace.targets.connection import TargetConnection
+from buddy.workspace.targets.transport import FileClient, HostFacts, TargetError
 
 _KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
 MAX_PATH_CHARS = 4000
@@ -39,10 +39,10 @@ NEW_FILE_MODE = 0o644
 class RemoteFiles:
     """The files of one target. `name` stands before paths that people and models read."""
 
-    def __init__(self, connection: SshConnection) -> None:
+    def __init__(self, connection: TargetConnection) -> None:
         self._connection = connection
         self.name = connection.destination.name
-        self._client: SftpClient | None = None
+        self._client: FileClient | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
         self._left: set[str] = set()
@@ -52,27 +52,29 @@ class RemoteFiles:
         """Return the other side's home and folder; connects."""
         return self._connection.ensure()
 
-    def _sftp(self) -> SftpClient:
+    def _files(self) -> FileClient:
         self._connection.ensure()
         with self._starting:
             if self._client is None or not self._client.is_usable:
                 if self._process is not None:  # a server that does not answer would keep its channel
                     self._process.kill()
-                process = self._process = self._connection.start_sftp()
+                process = self._process = self._connection.start_files()
                 if process.stdin is None or process.stdout is None:
-                    raise TargetError("ssh could not be started")
+                    raise TargetError("the channel for files could not be started")
                 back = cast(BufferedReader, process.stdout)
-                self._client = SftpClient(process.stdin, back, self._explain_loss)
+                self._client = self._connection.destination.file_client(
+                    process.stdin, back, self._explain_loss
+                )
                 self._sweep(self._client)
             return self._client
 
     def _explain_loss(self, reason: str) -> TargetError:
         if self._connection.is_ending():
             return self._connection.lost()
-        because = reason or "it offers no sftp, or ended it"
+        because = reason or self._connection.destination.no_files
         return TargetError(f"files on {self.name} can't be used: {because}")
 
-    def _sweep(self, client: SftpClient) -> None:
+    def _sweep(self, client: FileClient) -> None:
         for path in tuple(self._left):
             with suppress(FileNotFoundError, PermissionError):
                 client.remove(path)
@@ -107,7 +109,7 @@ class RemoteFiles:
         missing: list[str] = []
         while True:
             try:
-                return posixpath.join(self._sftp().real_path(path), *reversed(missing))
+                return posixpath.join(self._files().real_path(path), *reversed(missing))
             except FileNotFoundError:
                 if path == "/":
                     raise
@@ -119,7 +121,7 @@ class RemoteFiles:
     def status(self, real: str) -> RemoteStatus | None:
         """Return the attributes of a real path, None when nothing exists there."""
         try:
-            return self._sftp().status(real)
+            return self._files().status(real)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -144,7 +146,7 @@ class RemoteFiles:
                 "Use a shell command."
             )
         try:
-            data = self._sftp().read(real, max_bytes + 1, status.size)
+            data = self._files().read(real, max_bytes + 1, status.size)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -161,14 +163,14 @@ class RemoteFiles:
     def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
         """Return the entries of a folder."""
         try:
-            return self._sftp().list(real)
+            return self._files().list(real)
         except OSError as error:
             raise self._error("list", real, error) from error
 
     def read_link(self, real: str) -> str:
         """Return the target of a link, "" when it can't be read."""
         try:
-            return self._sftp().read_link(real)
+            return self._files().read_link(real)
         except OSError:
             return ""
 
@@ -182,7 +184,7 @@ class RemoteFiles:
             raise ToolError(f"cannot write {new.shown}: the file is read-only")
         if new.was is None:
             self._make_folders(folder)
-        client = self._sftp()
+        client = self._files()
         self._left.add(temporary)
         try:
             client.write_new(temporary, new.data, mode & 0o777 & ~ACTS_AS_OWNER)
@@ -217,7 +219,7 @@ class RemoteFiles:
         if now is None or now.digest != was.digest:
             raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
         try:
-            self._sftp().remove(real)
+            self._files().remove(real)
         except OSError as error:
             raise self._error("delete", real, error) from error
 
@@ -244,17 +246,17 @@ class RemoteFiles:
             folder = posixpath.dirname(folder)
         for path in reversed(missing):
             try:
-                self._sftp().make_folder(path)
+                self._files().make_folder(path)
             except OSError as error:
                 if self.status(path) is None:
                     raise self._error("make", path, error) from error
 
-    def _discard(self, client: SftpClient, temporary: str) -> None:
+    def _discard(self, client: FileClient, temporary: str) -> None:
         with suppress(FileNotFoundError, PermissionError, OSError):
             client.remove(temporary)
         self._left.discard(temporary)
 
-    def _is_full(self, client: SftpClient, folder: str) -> bool:
+    def _is_full(self, client: FileClient, folder: str) -> bool:
         with suppress(OSError):
             free = client.free_bytes(folder)
             return free is not None and free < 4096

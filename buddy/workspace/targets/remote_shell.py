@@ -12,7 +12,7 @@ from buddy.safety.sanitise import visible
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.termination import run_to_end
-from buddy.workspace.targets.connection import SshConnection
+from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.remote_command import RemoteCommand
 
 BEGIN_LIMIT_S = 15.0
@@ -22,7 +22,7 @@ POLL_S = 0.01
 class StartedCommand:
     """A command that was started over there."""
 
-    def __init__(self, connection: SshConnection, command: RemoteCommand, child: Child, cwd: str) -> None:
+    def __init__(self, connection: TargetConnection, command: RemoteCommand, child: Child, cwd: str) -> None:
         self._connection, self._command, self._cwd = connection, command, cwd
         self.child = child
 
@@ -49,7 +49,7 @@ class StartedCommand:
 class RemoteShell:
     """The shell of one target; `children` owns the local clients."""
 
-    def __init__(self, connection: SshConnection, children: ChildProcesses) -> None:
+    def __init__(self, connection: TargetConnection, children: ChildProcesses) -> None:
         self._connection, self._children = connection, children
         self.name = connection.destination.name
         self.shown = f"{self.name} ({connection.destination.shown})"

@@ -19,7 +19,7 @@ from io import BufferedReader
 from typing import IO
 
 from buddy.workspace.elsewhere import RemoteStatus
-from buddy.workspace.targets.connection import TargetError
+from buddy.workspace.targets.transport import TargetError
 
 _INIT, _OPEN, _CLOSE, _READ, _WRITE = 1, 3, 4, 5, 6
 _LSTAT, _FSETSTAT, _OPENDIR, _READDIR, _REMOVE = 7, 10, 11, 12, 13

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.workspace.targets.destination import DestinationError, SshDestination
+from buddy.workspace.targets.destination import SshDestination
+from buddy.workspace.targets.transport import DestinationError
 
 GOOD = SshDestination("box", "build1.example.org", "/srv/app", "deploy", 2222, "/home/me/ssh_config")
 
@@ -57,11 +58,11 @@ def test_usual_names_pass(host: str) -> None:
 def test_the_host_stands_behind_the_end_of_the_options() -> None:
     for argv in (GOOD.master_argv("ssh", "/s"), GOOD.channel_argv("ssh", "/s")):
         assert argv[-3:] == ("--", "build1.example.org", "exec /bin/sh -s")
-    assert GOOD.sftp_argv("ssh", "/s")[-3:] == ("--", "build1.example.org", "sftp")
+    assert GOOD.files_argv("ssh", "/s")[-3:] == ("--", "build1.example.org", "sftp")
 
 
 def test_every_connection_asks_nothing_and_forwards_nothing() -> None:
-    for argv in (GOOD.master_argv("ssh", "/s"), GOOD.channel_argv("ssh", "/s"), GOOD.sftp_argv("ssh", "/s")):
+    for argv in (GOOD.master_argv("ssh", "/s"), GOOD.channel_argv("ssh", "/s"), GOOD.files_argv("ssh", "/s")):
         for option in (
             "BatchMode=yes",
             "ForwardAgent=no",
@@ -77,6 +78,6 @@ def test_every_connection_asks_nothing_and_forwards_nothing() -> None:
 
 
 def test_a_channel_opens_no_connection_of_its_own() -> None:
-    for argv in (GOOD.channel_argv("ssh", "/s"), GOOD.sftp_argv("ssh", "/s")):
+    for argv in (GOOD.channel_argv("ssh", "/s"), GOOD.files_argv("ssh", "/s")):
         assert "ControlMaster=no" in argv
         assert "ProxyCommand=false" in argv

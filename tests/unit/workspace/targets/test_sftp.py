@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from buddy.workspace.targets import sftp
-from buddy.workspace.targets.connection import TargetError
 from buddy.workspace.targets.sftp import SftpClient
+from buddy.workspace.targets.transport import TargetError
 
 STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105
 OPEN, CLOSE, READ, OPENDIR, READDIR, REALPATH = 3, 4, 5, 11, 12, 16
