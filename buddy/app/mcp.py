@@ -25,6 +25,7 @@ from buddy.extend.mentions import ExpandedPrompt
 from buddy.extend.plugin_folders import PluginStore
 from buddy.safety.secrets.redact import redact
 from buddy.tools.ask_user import Questions
+from buddy.tools.search_tools import LateTools
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.sandbox.handle import SandboxHandle
 
@@ -320,3 +321,18 @@ async def open_servers(stack: AsyncExitStack, session: ServerServices) -> Sessio
     servers = await stack.enter_async_context(McpServers(parts))
     await servers.find()
     return servers
+
+
+def late_tools(servers: Callable[[], SessionServers | None]) -> LateTools:
+    """Return the servers that are starting, for `search_tools`; `servers` has none before they are opened."""
+
+    def names() -> tuple[str, ...]:
+        opened = servers()
+        return opened.arrivals.names() if opened is not None else ()
+
+    async def wait_for(chosen: Collection[str]) -> None:
+        opened = servers()
+        if opened is not None:
+            await opened.arrivals.wait_for(chosen)
+
+    return LateTools(names, wait_for)

@@ -16,6 +16,7 @@ from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.agent.tool import ToolError
 from buddy.app.launch import LaunchContext
 from buddy.app.model_server import ModelServer
 from buddy.app.stderr import tell
@@ -276,6 +277,13 @@ class Models:
             self._lanes.append(lane)
             self._pictures = picture_service(self.catalogue(), target, lane, key, self.keys)
         return self._pictures
+
+    def pictures_for_tools(self) -> PictureService:
+        """Return the service that makes pictures. Raises `ToolError`, which the model reads."""
+        try:
+            return self.pictures()
+        except ConfigError as error:
+            raise ToolError(str(error)) from error
 
     def _measure(self, made: _BuiltModel) -> None:
         """Query the model's own server once, in the background, for its context."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
@@ -21,7 +21,7 @@ from buddy.app.extensions import Extensions
 from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
 from buddy.app.leftovers import JobReporter, report_leftovers
-from buddy.app.mcp import ServerServices, SessionServers, open_servers
+from buddy.app.mcp import ServerServices, SessionServers, late_tools, open_servers
 from buddy.app.options import Options
 from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
@@ -40,7 +40,6 @@ from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.extend.system_prompt import custom_system_prompt, system_prompt, template_text
-from buddy.llm.pictures import PictureService
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
@@ -58,7 +57,6 @@ from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
 from buddy.tools.pictures import Pictures
-from buddy.tools.search_tools import LateTools
 from buddy.tools.shell import ShellSettings
 from buddy.tools.task_model import TaskModel
 from buddy.tools.todo import Plan, WallClock
@@ -407,16 +405,6 @@ def _instructions(launch: LaunchContext, settings: Settings) -> Instructions:
     )
 
 
-def _picture_service(models: Models) -> Callable[[], PictureService]:
-    def service() -> PictureService:
-        try:
-            return models.pictures()
-        except ConfigError as error:
-            raise ToolError(str(error)) from error
-
-    return service
-
-
 def _services(
     session: Session, launch: LaunchContext, instructions: Instructions
 ) -> Callable[[int], TaskServices]:
@@ -440,7 +428,7 @@ def _services(
             ShellSettings(time_limit_s=settings.shell_time_limit_s),
             SearchSettings(time_limit_s=settings.search_time_limit_s),
             WallClock(lambda: datetime.now().astimezone()),
-            Pictures(_picture_service(session.models)),
+            Pictures(session.models.pictures_for_tools),
             WebAccess(Fetcher(), choose_search(settings.web_search_url, {}), time.monotonic),
         )
     }
@@ -574,7 +562,7 @@ def _board_parts(session: Session) -> BoardParts:
         hooks=session.extensions.hooks,
         catalogue=session.extensions.catalogue,
         direct_tools=settings.tools.direct,
-        arrivals=_arrivals(session),
+        arrivals=late_tools(lambda: session.mcp),
         server_words=lambda only: session.mcp.prompt_text(only) if session.mcp is not None else "",
         target=lambda name: session.targets().workspace(name),
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
@@ -585,16 +573,6 @@ def _board_parts(session: Session) -> BoardParts:
             session.writer.workspace_seal.derive("worktrees"),
         ),
     )
-
-
-def _arrivals(session: Session) -> LateTools:
-    """Return the session's servers that are starting; they are opened after the board."""
-
-    async def wait_for(names: Collection[str]) -> None:
-        if session.mcp is not None:
-            await session.mcp.arrivals.wait_for(names)
-
-    return LateTools(lambda: session.mcp.arrivals.names() if session.mcp is not None else (), wait_for)
 
 
 def _clock() -> Clock:
