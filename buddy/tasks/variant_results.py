@@ -4,6 +4,7 @@ variant may read."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,6 +26,10 @@ from buddy.workspace.worktrees.changes import WorktreeChanges, between
 from buddy.workspace.worktrees.worktrees import Worktree
 
 NEVER_RAN = "it has not worked yet"
+MAX_NAMED = 20
+
+MayRead = Callable[[Boundary, str], bool]
+"""Tells whether the reader may read a file without being asked about. It blocks."""
 
 
 class VariantFigures(msgspec.Struct, frozen=True):
@@ -109,9 +114,16 @@ async def diff_between(workspaces: TaskWorkspaces, one: Task, other: Task) -> Di
 
 
 async def read_result(
-    workspaces: TaskWorkspaces, context: ToolContext, task: Task, part: ResultPart, path: str
+    workspaces: TaskWorkspaces,
+    context: ToolContext,
+    task: Task,
+    part: ResultPart,
+    path: str,
+    *,
+    may_read: MayRead,
 ) -> ToolResult:
-    """Return a part of a variant's result for another one. Raises `ToolError`."""
+    """Return a part of a variant's result for another one; `may_read` judges each file of a diff. Raises
+    `ToolError`."""
     assert task.variant is not None
     name = f"variant {task.variant.number}"
     try:
@@ -120,13 +132,48 @@ async def read_result(
                 text = task.last_answer() if not task.has_only_a_copy else ""
                 text = text or (f"{NEVER_RAN}." if not task.running else "No answer so far.")
             case "diff":
-                text = _diff_text(await diff_of_variant(workspaces, task)) or "It changed no file."
+                text = await _readable_diff(workspaces, context, task, may_read)
             case "file":
                 return await _read_file(context, task, path, name)
     except TaskError as error:
         raise ToolError(str(error)) from error
     heading = f"[{name}, {_describe_state(task)}]"
     return ToolResult(f"{heading}\n{keep_ends(text, MAX_REPORT_CHARS)}", Plain(f"{part} of {name}", text))
+
+
+async def _readable_diff(
+    workspaces: TaskWorkspaces, context: ToolContext, task: Task, may_read: MayRead
+) -> str:
+    """Return a variant's changes in the files that the reader could read itself, and the names of the
+    others. A file is judged by its place in both trees: a link can make them different places."""
+    changes = await changes_of(workspaces, task)
+    boundaries = (main_tree(context.service(Boundary)), main_tree(task.workspace.boundary))
+
+    def split() -> tuple[Diff, list[str]]:
+        readable = tuple(
+            file
+            for file in changes.files
+            if all(may_read(boundary, f"{boundary.root}/{file.path}") for boundary in boundaries)
+        )
+        paths = {file.path for file in readable}
+        hidden = [file.path for file in changes.files if file.path not in paths]
+        return changes_diff(msgspec.structs.replace(changes, files=readable)), hidden
+
+    diff, hidden = await asyncio.to_thread(split)
+    notes: list[str] = []
+    if hidden:
+        notes.append(f"Changed, and not shown because reading it is not allowed: {_names(hidden)}")
+    if changes.left_out:
+        notes.append(f"Not compared (secret by name, too large or unreadable): {_names(changes.left_out)}")
+    if diff.files:
+        notes.insert(0, _diff_text(diff))
+    return "\n".join(notes) or "It changed no file."
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = len(paths) - MAX_NAMED
+    names = ", ".join(visible(path) for path in paths[:MAX_NAMED])
+    return f"{names} and {more} more" if more > 0 else names
 
 
 async def _read_file(context: ToolContext, task: Task, path: str, name: str) -> ToolResult:

@@ -14,10 +14,13 @@ from buddy.agent.budget import Budget, SharedBudget
 from buddy.agent.cancel import finish_uninterruptibly
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
 from buddy.config.settings import ConfigError
+from buddy.safety.paths import Boundary
+from buddy.safety.policy.facts import facts_of
 from buddy.sessions.records import VariantMark
 from buddy.tasks.dependencies import BoardParts, TaskServices
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.workspaces import TaskWorkspaces
+from buddy.tools.files.read import read_file
 from buddy.tools.variants import ResultPart, VariantResults
 from buddy.workspace.worktrees.worktrees import Worktree
 
@@ -228,4 +231,16 @@ class Variants:
         others = {task.variant.number: task for task in self.group_of(reader) if task.variant is not None}
         if number not in others:
             raise ToolError(f"there is no variant {number} (variants: {', '.join(map(str, others))})")
-        return await read_result(self._owner.workspaces, context, others[number], part, path)
+
+        def may_read(boundary: Boundary, real: str) -> bool:
+            parts = self._owner.parts
+            try:
+                facts = facts_of(read_file, read_file.arguments(path=real), boundary)
+            except ToolError:  # a name that no call could give
+                return False
+            verdict = parts.policy.consider(facts, parts.clock.wall(), reader.call_limits)
+            return verdict.decision == "allow"
+
+        return await read_result(
+            self._owner.workspaces, context, others[number], part, path, may_read=may_read
+        )

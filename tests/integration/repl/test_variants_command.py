@@ -282,6 +282,43 @@ async def test_a_variant_reads_the_results_of_another_one(tmp_path: Path) -> Non
         assert "there is no variant 7 (variants: 1, 2)" in results[6]
 
 
+async def test_a_diff_leaves_out_the_files_that_its_reader_may_not_read(tmp_path: Path) -> None:
+    changed = {
+        "private/plan.txt": "the plan",
+        "private/deep/map.txt": "the map",
+        "asked.txt": "the question",
+        "notes/day.txt": "the day",
+        "~/home.txt": "the home",
+    }
+
+    def compares(asked: Asked) -> Reply:
+        if asked.turns[-1][0] == "user" and "compare" in asked.last_user_text:
+            return reply(call("retrieve_variant", number=1, what="diff"))
+        return edits(asked)
+
+    rules = json.dumps({"permissions": {"deny": ["Read(private/**)"], "ask": ["Read(asked.txt)"]}})
+    async with open_repl(tmp_path, compares, *EDIT, "--settings", rules, list__txt=LINES) as repl:
+        await repl.said("/try 2 rewrite it", "2 variants started")
+        await repl.shows("no variant is at work any more")
+        tree = repl.program.repo / ".buddyx/worktrees/1-rewrite-it"
+        for path, text in {**changed, ".env": "PASSWORD=hunter2hunter2"}.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(f"{text}\n")
+        (repl.program.repo / ".buddyx/worktrees/2-rewrite-it/notes").symlink_to("private")
+        await repl.said("@3 compare it with variant 1", "no variant is at work any more")
+        (text,) = [text for role, text in repl.server.requests[-1].turns if role == "tool"][1:]
+
+    assert "+1-rewrite-it" in text
+    assert "+the home" in text, "a folder named ~ is no home"
+    for secret in ("the plan", "the map", "the question", "the day", "hunter2"):
+        assert secret not in text
+    assert (
+        "Changed, and not shown because reading it is not allowed: "
+        "asked.txt, notes/day.txt, private/deep/map.txt, private/plan.txt" in text
+    )
+    assert "Not compared (secret by name, too large or unreadable): .env" in text
+
+
 async def _approve(repl: Repl) -> None:
     """Answer yes to whatever is asked."""
     while True:
