@@ -10,7 +10,7 @@ import asyncio
 import math
 import operator
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, TypeVar
 
 import msgspec
@@ -107,49 +107,69 @@ def _smaller(one: Limit, other: Limit) -> Limit:
     return min(one, other) if one and other else one or other
 
 
-class SharedBudget:
-    """One budget for several tasks at work at once. `spent` returns their dollars and tokens together. The
-    worst case of each running request counts as spent until the request is settled or released."""
+class BudgetLedger:
+    """A budget and the running requests that may still cost something of it. `what` names it in a sentence;
+    `spent` returns dollars and tokens so far. The worst case of each running request counts as spent until
+    the request is settled or released, so that several at once stay within the limits together."""
 
-    def __init__(self, budget: Budget, spent: Callable[[], tuple[float, int]]) -> None:
-        self.budget = budget
+    def __init__(self, what: str, budget: Budget, spent: Callable[[], tuple[float, int]]) -> None:
+        self.what = what
         self.spent = spent
+        self._budget = budget
         self._reserved: dict[object, tuple[float, int]] = {}
         self._changed = asyncio.Event()
 
+    @property
+    def budget(self) -> Budget:
+        """Return the limits."""
+        return self._budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._budget = budget
+        self._changed.set()  # a higher limit may have room for those that wait
+
     def check(self, price_usd: float, tokens: int) -> BudgetReached | None:
         """Check a request against what is spent, as if no other one ran."""
+        if not (self._budget.max_cost_usd or self._budget.max_tokens):
+            return None
         usd, used = self.spent()
-        return _check_limit("the budget of all variants", self.budget, usd, price_usd, used, tokens)
+        return _check_limit(self.what, self._budget, usd, price_usd, used, tokens)
 
-    async def reserve(self, owner: object, price_usd: float, tokens: int) -> BudgetReached | None:
-        """Reserve a request's worst case. Waits while only the running requests of others leave no room."""
+    async def reserve(
+        self, owner: object, price_usd: float, tokens: int, heard: Callable[[str], None] = lambda _why: None
+    ) -> BudgetReached | None:
+        """Reserve a request's worst case. Waits while only the running requests of others leave no room, and
+        says so once to `heard`."""
         self.release(owner)
+        has_waited = False
         while (reached := self.check(price_usd, tokens)) is None:
             usd = price_usd + sum(reserved[0] for reserved in self._reserved.values())
-            if not self._reserved or self.check(usd, tokens + self._reserved_tokens()) is None:
+            others = sum(reserved[1] for reserved in self._reserved.values())
+            if not self._reserved or self.check(usd, tokens + others) is None:
                 self._reserved[owner] = (price_usd, tokens)
                 return None
+            if not has_waited:
+                has_waited = True
+                heard(f"waiting for other requests: {self.what} has no room for all at once")
             self._changed.clear()
             await self._changed.wait()
         return reached
 
     def release(self, owner: object) -> None:
         """Take back what was reserved for a request that is over."""
-        self._reserved.pop(owner, None)
-        self._changed.set()
-
-    def _reserved_tokens(self) -> int:
-        return sum(reserved[1] for reserved in self._reserved.values())
+        if self._reserved.pop(owner, None) is not None:
+            self._changed.set()
 
 
-class DayBudget(msgspec.Struct, frozen=True):
+class DayBudget:
     """The limit of a day over all sessions: `spent` returns the dollars so far, `add` counts those of a
-    reply. With a limit of 0 nothing is refused."""
+    reply. With a limit of 0 nothing is refused. Requests that run in other processes are not known before
+    they are paid."""
 
-    max_cost_usd: float
-    spent: Callable[[], float]
-    add: Callable[[float], None]
+    def __init__(self, max_cost_usd: float, spent: Callable[[], float], add: Callable[[float], None]) -> None:
+        self.ledger = BudgetLedger("the day's budget", Budget(max_cost_usd), lambda: (spent(), 0))
+        self.add = add
 
 
 class Window(msgspec.Struct):
@@ -185,16 +205,14 @@ class TokenMeter:
         budget: Budget | None = None,
         spent: Usage | None = None,
         cost_usd: float = 0,
-        session: Budget | None = None,
-        session_spent: Callable[[], tuple[float, int]] = lambda: (0.0, 0),
+        session: BudgetLedger | None = None,
         day: DayBudget | None = None,
     ) -> None:
         self.window = window
-        self.budget = budget or Budget()
-        self.session = session or Budget()
-        self.shared: SharedBudget | None = None
+        self.shared: BudgetLedger | None = None
         """The budget this task shares with the other variants of its prompt, None for a task of its own."""
-        self._session_spent = session_spent
+        self._own = BudgetLedger("the budget", budget or Budget(), self._spent)
+        self._session = session
         self._day = day
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
         self.last = NO_USAGE
@@ -209,7 +227,25 @@ class TokenMeter:
         self._counted: list[Message] = []
         self._counted_tokens = 0.0
         self._fixed: dict[int, float] = {}
-        self._expenses: dict[object, float] = {}
+
+    @property
+    def budget(self) -> Budget:
+        """Return the limits of this task alone."""
+        return self._own.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._own.budget = budget
+
+    def _spent(self) -> tuple[float, int]:
+        return self.cost_usd, self.total.input_tokens + self.total.output_tokens
+
+    def _ledgers(self) -> list[BudgetLedger]:
+        """Return the budgets that a request must fit into. All meters have them in this order, so that no two
+        of them wait for each other."""
+        day = self._day.ledger if self._day is not None else None
+        ledgers = (self._own, self.shared, self._session, day)
+        return [ledger for ledger in ledgers if ledger is not None]
 
     @property
     def is_unpriced(self) -> bool:
@@ -249,27 +285,56 @@ class TokenMeter:
             return "compact"
         return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
 
-    def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Check the worst case of the next request against the budgets of task, session and day; None where
-        it fits."""
-        return self._check(self._worst_cost(tokens, max_output) or 0.0, tokens)
+    async def reserve(
+        self, tokens: int, max_output: int, heard: Callable[[str], None] = lambda _why: None
+    ) -> BudgetReached | None:
+        """Reserve the worst case of the next request of the conversation in the budgets of task, variants,
+        session and day; None where it fits. Waits, and says so to `heard`, where only running requests of
+        others leave no room."""
+        return await self._reserve(self, self._worst_cost(tokens, max_output) or 0.0, tokens, heard)
+
+    def release(self) -> None:
+        """End the reservation of a request that is over, or that failed."""
+        self._release(self)
+
+    def request_aside(
+        self, tokens: int, max_output: int
+    ) -> AbstractAsyncContextManager[BudgetReached | None]:
+        """Reserve the worst case of a request beside the conversation until the block ends."""
+        return self._reserved(self._worst_cost(tokens, max_output) or 0.0, tokens)
+
+    def expense(self, usd: float) -> AbstractAsyncContextManager[BudgetReached | None]:
+        """Reserve the price of something beside the requests (a picture, say) in the same budgets until the
+        block ends; None where it fits."""
+        return self._reserved(usd, 0)
 
     @asynccontextmanager
-    async def expense(self, usd: float) -> AsyncGenerator[BudgetReached | None]:
-        """Reserve the price of something beside the requests (a picture, say) in the same budgets until the
-        block ends; None where it fits. In a shared budget it waits for what others have reserved."""
-        reached = self._check(usd + sum(self._expenses.values()), 0)
+    async def _reserved(self, usd: float, tokens: int) -> AsyncGenerator[BudgetReached | None]:
         owner = object()  # several can be under way at once in one task
-        if reached is None:
-            self._expenses[owner] = usd
         try:
-            if reached is None and self.shared is not None:
-                reached = await self.shared.reserve(owner, usd, 0)
-            yield reached
+            yield await self._reserve(owner, usd, tokens)
         finally:
-            self._expenses.pop(owner, None)
-            if self.shared is not None:
-                self.shared.release(owner)
+            self._release(owner)
+
+    async def _reserve(
+        self, owner: object, usd: float, tokens: int, heard: Callable[[str], None] = lambda _why: None
+    ) -> BudgetReached | None:
+        ledgers = self._ledgers()
+        # First without waiting: one that fits into no budget is refused at once.
+        reached = next(filter(None, (ledger.check(usd, tokens) for ledger in ledgers)), None)
+        try:
+            for ledger in ledgers:
+                reached = reached or await ledger.reserve(owner, usd, tokens, heard)
+        except BaseException:
+            self._release(owner)
+            raise
+        if reached is not None:
+            self._release(owner)
+        return reached
+
+    def _release(self, owner: object) -> None:
+        for ledger in self._ledgers():
+            ledger.release(owner)
 
     def charge(self, usd: float | None) -> TokenUsage:
         """Count dollars spent beside the requests; None where the price is not known."""
@@ -278,34 +343,6 @@ class TokenMeter:
         if self._day is not None and usd:
             self._day.add(usd)
         return self.report()
-
-    def _check(self, price: float, tokens: int) -> BudgetReached | None:
-        used = self.total.input_tokens + self.total.output_tokens
-        session_usd, session_tokens = self._session_spent()
-        return (
-            _check_limit("the budget", self.budget, self.cost_usd, price, used, tokens)
-            or _check_limit("the session's budget", self.session, session_usd, price, session_tokens, tokens)
-            or self._check_day(price)
-            or (self.shared.check(price, tokens) if self.shared is not None else None)
-        )
-
-    async def reserve_shared(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Reserve the worst case of the next request in the shared budget; wait for requests of others where
-        they leave no room."""
-        if self.shared is None:
-            return None
-        return await self.shared.reserve(self, self._worst_cost(tokens, max_output) or 0.0, tokens)
-
-    def release_shared(self) -> None:
-        """End the reservation of a request that is over, or that failed."""
-        if self.shared is not None:
-            self.shared.release(self)
-
-    def _check_day(self, price: float) -> BudgetReached | None:
-        if self._day is None or not self._day.max_cost_usd:
-            return None
-        limit = Budget(max_cost_usd=self._day.max_cost_usd)
-        return _check_limit("the day's budget", limit, self._day.spent(), price, 0, 0)
 
     def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
         """Count a finished reply. Where the provider stated no usage, the estimate is filled in; otherwise it
@@ -330,7 +367,6 @@ class TokenMeter:
         self.cost_usd += cost or 0
         if self._day is not None and cost:
             self._day.add(cost)
-        self.release_shared()
         return msgspec.structs.replace(message, usage=usage), self.report()
 
     def _cost(self, usage: Usage) -> float | None:

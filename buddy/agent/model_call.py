@@ -160,7 +160,7 @@ async def ask(turn: Turn) -> AssistantMessage:
                     cut = None if worth_keeping(kept) else cut
                 raise
             except ProviderError as error:
-                turn.host.meter.release_shared()  # others may ask while this one waits for its next try
+                turn.host.meter.release()  # others may ask while this one waits for its next try
                 cut = await finish_uninterruptibly(stream.announce_cut()) or cut
                 if error.kind == "context_overflow" and not stream.answered:
                     await _make_room(turn, error)
@@ -176,6 +176,7 @@ async def ask(turn: Turn) -> AssistantMessage:
                 cut = None
                 return await finish_uninterruptibly(stream.finish(message))
     finally:
+        turn.host.meter.release()
         if cut is not None:
             await finish_uninterruptibly(_record(turn, cut))
 
@@ -217,9 +218,7 @@ async def _prepare_request(turn: Turn) -> _SizedRequest:
             f"{guessed}): shorten the conversation soon, or start a new one."
         )
     most = turn.agent.sampling.max_tokens or DEFAULT_MAX_OUTPUT
-    stop = meter.reserve(asked.tokens, most)
-    if stop is None and meter.shared is not None:
-        stop = await turn.beside.run(meter.reserve_shared(asked.tokens, most))
+    stop = await turn.beside.run(meter.reserve(asked.tokens, most, turn.inform))
     if stop is not None:
         raise BudgetStop(stop.reason)
     return asked

@@ -145,6 +145,10 @@ class Turn:
         """Emit a warning for the person; it is not part of the conversation."""
         self.host.emit(Notice("warning", text))
 
+    def inform(self, text: str) -> None:
+        """Emit a remark for the person; it is not part of the conversation."""
+        self.host.emit(Notice("info", text))
+
     def open_call(
         self,
         call: Call,

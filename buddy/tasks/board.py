@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from buddy.agent.budget import Budget, TokenMeter
+from buddy.agent.budget import Budget, BudgetLedger, TokenMeter
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.history import reopen_calls
 from buddy.agent.host import Outcome
@@ -51,7 +51,7 @@ class Spending:
     def __init__(self, parts: BoardParts, tasks: Mapping[int, Task]) -> None:
         self._parts = parts
         self._tasks = tasks
-        self._session = parts.session_budget
+        self._session = BudgetLedger("the session's budget", parts.session_budget, self.totals)
 
     def meter(self, model: str, usage: TokenUsage | None = None) -> TokenMeter:
         """Return a meter for a task on this model that continues from `usage`. Raises `ConfigError`."""
@@ -63,7 +63,6 @@ class Spending:
             spent=usage.total if usage else None,
             cost_usd=usage.cost_usd if usage else 0,
             session=self._session,
-            session_spent=self.totals,
             day=self._parts.day,
         )
         if usage is not None:
@@ -82,7 +81,7 @@ class Spending:
     @property
     def session_budget(self) -> Budget:
         """Return the limits of the whole session."""
-        return self._session
+        return self._session.budget
 
     def limit_task(self, task: Task, budget: Budget) -> None:
         """Limit what one task may still use; 0 is no limit."""
@@ -91,7 +90,7 @@ class Spending:
 
     def limit_session(self, budget: Budget) -> None:
         """Limit what the whole session may still use; 0 is no limit."""
-        self._apply_session_budget(budget)
+        self._session.budget = budget
         self._parts.journal.record_budget(BudgetSet(budget.max_cost_usd, budget.max_tokens), 0)
 
     def restore(self) -> None:
@@ -100,16 +99,11 @@ class Spending:
         state = self._parts.journal.state()
         if state.budget is not None:
             saved = Budget(state.budget.max_cost_usd, state.budget.max_tokens)
-            self._apply_session_budget(self._session.within(saved))
+            self._session.budget = self._session.budget.within(saved)
         for record in state.tasks:
             task = self._tasks.get(record.task_id)
             if task is not None and record.budget is not None:
                 task.meter.budget = Budget(record.budget.max_cost_usd, record.budget.max_tokens)
-
-    def _apply_session_budget(self, budget: Budget) -> None:
-        self._session = budget
-        for task in self._tasks.values():
-            task.meter.session = budget
 
 
 class Notes:

@@ -137,11 +137,15 @@ async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> Mo
 async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> AssistantMessage:
     """Request the summary within the budgets and count its usage, also when it broke off. Raises
     `TaskError`."""
-    access = board.parts.model(task.model)
     tokens = task.meter.estimate(request)
-    reached = task.meter.reserve(tokens, DEFAULT_MAX_OUTPUT)
-    if reached is not None:
-        raise TaskError(f"not compacted: {reached.reason}")
+    async with task.meter.request_aside(tokens, DEFAULT_MAX_OUTPUT) as reached:
+        if reached is not None:
+            raise TaskError(f"not compacted: {reached.reason}")
+        return await _read_reply(board, task, request, tokens)
+
+
+async def _read_reply(board: TaskBoard, task: Task, request: ModelRequest, tokens: int) -> AssistantMessage:
+    access = board.parts.model(task.model)
     provider = GovernedProvider(access.provider, access.governor, lambda: board.focus == task.task_id)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
     stream = provider.stream(request)

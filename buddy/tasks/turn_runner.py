@@ -166,7 +166,6 @@ class TurnRunner:
         task.outcome = replace(outcome, reason=task.reason)
         task.receipt = outcome.receipt
         task.worked_s += self._shared.board.clock.now() - task.started_at
-        task.meter.release_shared()
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None

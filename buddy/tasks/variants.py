@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from buddy.agent.budget import Budget, SharedBudget
+from buddy.agent.budget import Budget, BudgetLedger
 from buddy.agent.cancel import finish_uninterruptibly
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
 from buddy.config.settings import ConfigError
@@ -202,7 +202,7 @@ class Variants:
 
     def _share_budget(self, tasks: Sequence[Task], budget: Budget) -> None:
         members = frozenset(task.task_id for task in tasks)
-        shared = SharedBudget(budget, lambda: self._spent(members))
+        shared = BudgetLedger("the budget of all variants", budget, lambda: self._spent(members))
         for task in self._owner.tasks.values():
             if self._root(task) in members:
                 task.meter.shared = shared

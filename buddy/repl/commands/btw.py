@@ -7,6 +7,7 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.compaction import apply_compaction
 from buddy.agent.formatting import whole_number
 from buddy.agent.messages import AssistantMessage, Message, Text, text_of
+from buddy.agent.model_call import DEFAULT_MAX_OUTPUT
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.llm.rate_limiter import GovernedProvider
@@ -50,11 +51,12 @@ async def _answer(context: Context, task: Task, question: str) -> str:
     history = apply_compaction(task.compaction, task.history[: copyable_length(task.history)])
     message = board.message(_ASIDE + question, "prompt")
     request = _request(context, access, (*history, message))
-    reached = task.meter.reserve(task.meter.estimate(request), request.max_tokens or 0)
-    if reached is not None:
-        raise CommandError(reached.reason)
-    reply = await _reply(access, request, context)
-    count_aside(board, task, task.meter.estimate(request), reply)
+    tokens = task.meter.estimate(request)
+    async with task.meter.request_aside(tokens, request.max_tokens or DEFAULT_MAX_OUTPUT) as reached:
+        if reached is not None:
+            raise CommandError(reached.reason)
+        reply = await _reply(access, request, context)
+        count_aside(board, task, tokens, reply)
     answer = text_of(reply).strip()
     if not answer:
         raise CommandError("the model did not answer the side question; send it as a prompt")

@@ -163,7 +163,7 @@ async def test_a_number_without_measure_is_told(tmp_path: Path) -> None:
             await repl.quiet()
         task = repl.context.board.task(1)
         assert (repl.context.session.policy.approvals, task.deadline) == (Approvals(), None)
-        assert task.meter.budget.max_cost_usd == task.meter.session.max_cost_usd == 0
+        assert task.meter.budget.max_cost_usd == repl.context.board.budget(0).max_cost_usd == 0
         await repl.said(f"/rewind {many}", "expected the number of a prompt, 1 to 1")
 
 

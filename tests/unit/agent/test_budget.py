@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.agent.budget import Budget, SharedBudget, TokenMeter, Window, message_tokens, text_tokens
+from buddy.agent.budget import (
+    Budget,
+    BudgetLedger,
+    DayBudget,
+    TokenMeter,
+    Window,
+    message_tokens,
+    text_tokens,
+)
 from buddy.agent.compaction import CompactedView, Compaction, apply_compaction, plan
 from buddy.agent.events import Notice
 from buddy.agent.loop import agent_loop
@@ -153,29 +161,30 @@ async def test_a_full_context_is_said_once_and_again_only_after_it_was_emptier()
     assert len(await told("x" * 400)) == 1
 
 
-def test_REL_041_a_budget_is_the_worst_case_of_the_next_request() -> None:
+async def test_REL_041_a_budget_is_the_worst_case_of_the_next_request() -> None:
     counter = meter(budget=Budget(max_cost_usd=0.005))
-    assert counter.reserve(1_000, 1_000) is None
-    stop = counter.reserve(1_000, 1_001)
+    assert await counter.reserve(1_000, 1_000) is None
+    stop = await counter.reserve(1_000, 1_001)
     assert stop is not None
     assert stop.reason == "the next request could cost $0.005, $0.005 of the budget is left"
     tokens = meter(budget=Budget(max_tokens=1_000))
     tokens.settle(0, replied(Text("ok"), usage=used(600, 100)))
-    assert tokens.reserve(300, 9_999) is None
-    stop = tokens.reserve(301, 9_999)
+    assert await tokens.reserve(300, 9_999) is None
+    stop = await tokens.reserve(301, 9_999)
     assert stop is not None
     assert stop.reason == "the next request needs 301 tokens, 300 of the budget are left"
 
 
-def test_REL_041_the_sessions_budget_counts_what_all_tasks_spent() -> None:
-    counter = meter(session=Budget(max_cost_usd=1), session_spent=lambda: (0.9999, 10))
-    assert counter.reserve(10, 10) is None
-    stop = counter.reserve(1_000_000, 0)
+async def test_REL_041_the_sessions_budget_counts_what_all_tasks_spent() -> None:
+    session = BudgetLedger("the session's budget", Budget(max_cost_usd=1), lambda: (0.9999, 10))
+    counter = meter(session=session)
+    assert await counter.reserve(10, 10) is None
+    stop = await counter.reserve(1_000_000, 0)
     assert stop is not None
     assert stop.reason.endswith("$0.0001 of the session's budget is left")
 
 
-def test_RU_P5_the_providers_own_bill_counts_where_there_is_no_price_and_before_one() -> None:
+async def test_RU_P5_the_providers_own_bill_counts_where_there_is_no_price_and_before_one() -> None:
     billed = msgspec.structs.replace(used(900, 100), cost_usd=0.5)
     unpriced = TokenMeter(
         window=Window(1, guessed=True, reserve=0), price=lambda _usage: None, budget=Budget(max_cost_usd=1)
@@ -184,8 +193,8 @@ def test_RU_P5_the_providers_own_bill_counts_where_there_is_no_price_and_before_
     _, event = unpriced.settle(1, replied(Text("ok"), usage=billed))
     assert (event.cost_usd, event.cost_known) == (0.5, True)
     assert not unpriced.is_unpriced
-    assert unpriced.reserve(500, 500) is None
-    stop = unpriced.reserve(1_000, 500)
+    assert await unpriced.reserve(500, 500) is None
+    stop = await unpriced.reserve(1_000, 500)
     assert stop is not None
     assert stop.reason == "the next request could cost $0.75, $0.50 of the budget is left"
     _, event = unpriced.settle(1, replied(Text("ok"), usage=used(900, 100)))
@@ -311,7 +320,7 @@ def test_RU_6_a_broken_reply_counts_what_streamed_where_the_provider_stated_less
 
 async def test_a_shared_budget_counts_the_running_requests_of_others() -> None:
     spent = [0.0]
-    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
+    shared = BudgetLedger("the budget", Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
     assert await shared.reserve(1, 0.6, 10) is None
     second = asyncio.ensure_future(shared.reserve(2, 0.6, 10))
     await asyncio.sleep(0)
@@ -325,7 +334,7 @@ async def test_a_shared_budget_counts_the_running_requests_of_others() -> None:
 
 async def test_a_shared_budget_is_refused_once_a_request_alone_exceeds_it() -> None:
     spent = [0.0]
-    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
+    shared = BudgetLedger("the budget", Budget(max_cost_usd=1.0), lambda: (spent[0], 0))
     assert await shared.reserve(1, 0.6, 10) is None
     second = asyncio.ensure_future(shared.reserve(2, 0.6, 10))
     await asyncio.sleep(0)
@@ -333,11 +342,11 @@ async def test_a_shared_budget_is_refused_once_a_request_alone_exceeds_it() -> N
     shared.release(1)
     reached = await second
     assert reached is not None
-    assert reached.reason == "the next request could cost $0.60, $0.40 of the budget of all variants is left"
+    assert reached.reason == "the next request could cost $0.60, $0.40 of the budget is left"
 
 
 async def test_a_wait_for_a_shared_budget_that_is_cancelled_leaves_no_reservation() -> None:
-    shared = SharedBudget(Budget(max_tokens=100), lambda: (0.0, 0))
+    shared = BudgetLedger("the budget", Budget(max_tokens=100), lambda: (0.0, 0))
     assert await shared.reserve(1, 0, 60) is None
     second = asyncio.ensure_future(shared.reserve(2, 0, 60))
     await asyncio.sleep(0)
@@ -348,30 +357,36 @@ async def test_a_wait_for_a_shared_budget_that_is_cancelled_leaves_no_reservatio
 
 
 async def test_a_request_that_failed_waits_for_its_own_reservation_no_longer() -> None:
-    shared = SharedBudget(Budget(max_tokens=100), lambda: (0.0, 0))
+    shared = BudgetLedger("the budget", Budget(max_tokens=100), lambda: (0.0, 0))
     assert await shared.reserve(1, 0, 80) is None
     assert await shared.reserve(1, 0, 80) is None  # the next try takes the place of the first
 
 
 async def test_without_a_limit_nobody_waits_for_a_shared_budget() -> None:
-    shared = SharedBudget(Budget(), lambda: (100.0, 10**9))
+    shared = BudgetLedger("the budget", Budget(), lambda: (100.0, 10**9))
     for owner in range(8):
         assert await shared.reserve(owner, 10.0, 10**6) is None
 
 
-async def test_expenses_under_way_count_before_they_are_charged() -> None:
+async def test_expenses_of_one_task_wait_for_each_other() -> None:
     spender = meter(budget=Budget(max_cost_usd=1.0))
+
+    async def spend(usd: float) -> str:
+        async with spender.expense(usd) as reached:
+            return reached.reason if reached is not None else ""
+
     async with spender.expense(0.6) as first:
         assert first is None
-        async with spender.expense(0.6) as second:
-            assert second is not None
-    async with spender.expense(0.6) as third:
-        assert third is None
+        assert await spend(0.4) == ""
+        waiting = asyncio.ensure_future(spend(0.6))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    assert await waiting == ""
 
 
 async def test_expenses_of_tasks_with_one_budget_wait_for_each_other() -> None:
     one, other = meter(), meter()
-    shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (one.cost_usd + other.cost_usd, 0))
+    shared = BudgetLedger("the budget", Budget(max_cost_usd=1.0), lambda: (one.cost_usd + other.cost_usd, 0))
     one.shared = other.shared = shared
 
     async def spend() -> str:
@@ -384,12 +399,12 @@ async def test_expenses_of_tasks_with_one_budget_wait_for_each_other() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         one.charge(0.6)
-    assert await waiting == "the next request could cost $0.60, $0.40 of the budget of all variants is left"
+    assert await waiting == "the next request could cost $0.60, $0.40 of the budget is left"
 
 
 async def test_an_expense_that_is_cancelled_leaves_no_reservation() -> None:
     one, other = meter(), meter()
-    one.shared = other.shared = SharedBudget(Budget(max_cost_usd=1.0), lambda: (0.0, 0))
+    one.shared = other.shared = BudgetLedger("the budget", Budget(max_cost_usd=1.0), lambda: (0.0, 0))
 
     async def spend() -> None:
         async with other.expense(0.6):
@@ -402,3 +417,88 @@ async def test_an_expense_that_is_cancelled_leaves_no_reservation() -> None:
         await asyncio.wait({waiting})
     async with one.expense(1.0) as reached:
         assert reached is None
+
+
+def two_of_one_session(limit: Budget) -> tuple[TokenMeter, TokenMeter, BudgetLedger]:
+    """Return the meters of two tasks with nothing in common but their session, and its budget."""
+    meters: list[TokenMeter] = []
+
+    def spent() -> tuple[float, int]:
+        return sum(one.cost_usd for one in meters), sum(one.total.input_tokens for one in meters)
+
+    session = BudgetLedger("the session's budget", limit, spent)
+    meters += [meter(session=session), meter(session=session)]
+    return meters[0], meters[1], session
+
+
+async def test_two_tasks_stay_within_the_budget_of_their_session_together() -> None:
+    one, other, _session = two_of_one_session(Budget(max_cost_usd=1.0))
+    remarks: list[str] = []
+    assert await one.reserve(600_000, 0) is None
+    second = asyncio.ensure_future(other.reserve(600_000, 0, remarks.append))
+    await asyncio.sleep(0)
+    assert not second.done()
+    assert remarks == ["waiting for other requests: the session's budget has no room for all at once"]
+
+    one.settle(600_000, replied(Text("ok"), usage=used(600_000, 0)))
+    one.release()
+    reached = await second
+    assert reached is not None
+    assert reached.reason == "the next request could cost $0.60, $0.40 of the session's budget is left"
+
+
+async def test_a_request_that_costs_less_than_feared_makes_room_for_the_next() -> None:
+    one, other, _session = two_of_one_session(Budget(max_cost_usd=1.0))
+    assert await one.reserve(600_000, 0) is None
+    second = asyncio.ensure_future(other.reserve(600_000, 0))
+    await asyncio.sleep(0)
+    one.settle(600_000, replied(Text("ok"), usage=used(100_000, 0)))
+    one.release()
+    assert await second is None
+
+
+async def test_two_tasks_stay_within_the_budget_of_the_day_together() -> None:
+    paid: list[float] = []
+    day = DayBudget(1.0, lambda: sum(paid), paid.append)
+    one, other = meter(day=day), meter(day=day)
+    async with one.request_aside(600_000, 0) as reached:
+        assert reached is None
+        second = asyncio.ensure_future(other.reserve(600_000, 0))
+        await asyncio.sleep(0)
+        assert not second.done()
+        one.charge(0.6)
+    stop = await second
+    assert stop is not None
+    assert stop.reason == "the next request could cost $0.60, $0.40 of the day's budget is left"
+
+
+async def test_a_higher_limit_has_room_for_those_that_wait() -> None:
+    one, other, session = two_of_one_session(Budget(max_tokens=100))
+    assert await one.reserve(60, 0) is None
+    second = asyncio.ensure_future(other.reserve(60, 0))
+    await asyncio.sleep(0)
+    session.budget = Budget(max_tokens=200)
+    assert await second is None
+
+
+async def test_a_wait_for_one_budget_that_is_cancelled_leaves_no_reservation_in_another() -> None:
+    one, other, _session = two_of_one_session(Budget(max_tokens=100))
+    other.budget = Budget(max_tokens=1_000)
+    assert await one.reserve(60, 0) is None
+    second = asyncio.ensure_future(other.reserve(60, 0))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait({second})
+    assert await other.reserve(40, 0) is None, "neither budget keeps the reservation that was cancelled"
+
+
+async def test_a_side_request_leaves_the_reservation_of_the_conversation_alone() -> None:
+    one, other, _session = two_of_one_session(Budget(max_tokens=100))
+    assert await one.reserve(50, 0) is None
+    async with one.request_aside(10, 0) as reached:
+        assert reached is None
+    second = asyncio.ensure_future(other.reserve(60, 0))
+    await asyncio.sleep(0)
+    assert not second.done()
+    one.release()
+    assert await second is None
