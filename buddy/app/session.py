@@ -285,6 +285,7 @@ async def open_session(
         stack.push_async_callback(session.close_targets)
         stack.push_async_callback(session.extensions.end)
         repairs = await session.sandbox.restore_left()
+        stack.callback(session.plugin_tools.close)
         plugin_problems = (await asyncio.to_thread(session.plugin_tools.load)).problems
         board = await stack.enter_async_context(session.board)
         session.job_news.tell = board.hub.emit

@@ -150,6 +150,13 @@ class PluginLoop:
             follow.cancel()
             running.pop(key)
 
+    def close(self) -> None:
+        """End the loop and its thread. One that is blocked, or has a coroutine that goes on after it was
+        cancelled, ends with the program."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(lambda: None if asyncio.all_tasks(loop) else loop.stop())
+
     async def _blocking_tools(self) -> str | None:
         """Return the tools that run on a loop that does not answer; None when it does, or there is none
         yet."""
@@ -185,7 +192,10 @@ def _start_loop(name: str) -> asyncio.AbstractEventLoop:
 
     def run(*_args: Any) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return loop

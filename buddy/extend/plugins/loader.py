@@ -99,6 +99,10 @@ class PluginTools:
         added = tuple(sorted(name for name, tool in kept.items() if before.get(name) is not tool))
         return Reloaded(added, tuple(sorted(set(before) - set(kept))), tuple(problems))
 
+    def close(self) -> None:
+        """End the event loop of the tools. No call of theirs may be running."""
+        self._loop.close()
+
     def _tools(self) -> list[Tool]:
         mine = [found for _, found in self._files.values()] + ([self._plugins] if self._plugins else [])
         registered = [self._registry.get(tool.name) for found in mine for tool in found.tools]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from buddy.agent.tool import ToolContext, ToolRegistry, tool
 from buddy.extend.plugins.isolation import PluginLoop
 from buddy.extend.plugins.loader import PluginTools, Reloaded, from_entry_points, from_source
+from tests.capabilities import requires
+from tests.support.waiting import until
 
 SHOUT = '''
 from buddy.agent.tool import ToolContext, tool
@@ -62,8 +65,10 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    folder = Folder(tmp_path)
+    yield folder
+    folder.own.close()
 
 
 async def test_a_function_in_a_file_is_a_tool_with_its_file_as_source(folder: Folder) -> None:
@@ -74,6 +79,23 @@ async def test_a_function_in_a_file_is_a_tool_with_its_file_as_source(folder: Fo
     assert (found.name, found.risk, found.source) == ("shout", "low", path)
     context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
     assert (await found.run(context, found.decode('{"text": "hi"}'))).text == "HI"
+
+
+@requires("proc")
+async def test_closed_plug_ins_leave_no_thread_and_no_descriptor(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for turn in range(5):
+        top = tmp_path / str(turn)
+        top.mkdir()
+        folder = Folder(top)
+        folder.put("a.py", SHOUT)
+        folder.own.load()
+        shout = folder.registry.get("shout")
+        assert shout is not None
+        context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
+        await shout.run(context, shout.decode('{"text": "hi"}'))
+        folder.own.close()
+    await until(lambda: (len(os.listdir("/proc/self/fd")), threading.active_count()) == before)
 
 
 def test_a_tool_that_names_no_risk_is_high_and_may_use_records_of_its_file(folder: Folder) -> None:
