@@ -16,11 +16,14 @@ from buddy.workspace.processes.child import Child
 
 
 class RemoteStatus(msgspec.Struct, frozen=True):
-    """The state of a file on another machine. `mode` has the kind of file in it."""
+    """The state of a file on another machine. `mode` has the kind of file in it; `owner` is a user and a
+    group; `links`: how many names the file has, 1 where that is not known."""
 
     size: int
     mode: int
     modified_s: int
+    owner: tuple[int, int] | None = None
+    links: int = 1
 
 
 class TargetFiles(Protocol):

@@ -86,7 +86,7 @@ class TargetConnection:
 
     def lost(self) -> TargetError:
         """Return the error for a call that the loss of the connection ended."""
-        reason = self._explain()
+        reason = self._explain() or ("" if self.state == "open" else self.destination.ended)
         because = f" ({reason})" if reason else ""
         return TargetError(
             f"the connection to {self.destination.name} was lost{because}; the next call connects again"
@@ -96,7 +96,7 @@ class TargetConnection:
         """Return why the connection was lost or could not be opened, "" when it was not."""
         if self.state != "lost":
             return ""
-        return self._explain() or self.reason or "the other side ended it"
+        return self._explain() or self.reason or self.destination.ended
 
     def channel_argv(self) -> tuple[str, ...]:
         """Return the command that runs `sh` over there, through the open connection."""
@@ -104,8 +104,10 @@ class TargetConnection:
 
     def start_files(self) -> subprocess.Popen[bytes]:
         """Start a channel for files on the open connection; this connection ends it."""
-        process = self._start(self.destination.files_argv(self._program(), self._folder), subprocess.DEVNULL)
-        self._others = [other for other in self._others if other.poll() is None] + [process]
+        argv = self.destination.files_argv(self._program(), self._folder)
+        with self._lock:
+            process = self._start(argv, subprocess.DEVNULL)
+            self._others = [other for other in self._others if other.poll() is None] + [process]
         return process
 
     def run_script(self, script: bytes, *, limit_s: float) -> FinishedScript:
@@ -151,11 +153,11 @@ class TargetConnection:
         argv = self.destination.master_argv(self._program(), self._folder)
         master = self._master = self._start(argv, self._said.fileno())
         tag = secrets.token_hex(8)
-        report = self._greet(master, hello_script(tag, folder), tag)
+        report = self._greet(master, hello_script(tag, folder, self.destination.needs), tag)
         if report.get("no-folder") is not None:
             raise TargetError(f"there is no folder {visible(folder)} on {name}; nothing was done")
         if lacks := report.get("lacks"):
-            raise TargetError(f"{name} has no program {lacks}, which commands there need to be ended with")
+            raise TargetError(f"{name} has no program {lacks}, which work there needs")
         home, real = report.get("home"), report.get("folder")
         if report.get("ready") is None or home is None or real is None:
             raise TargetError(f"{name} can't be reached: {self._explain() or 'it did not answer'}")

@@ -13,6 +13,7 @@ import msgspec
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.sanitise import visible
 from buddy.workspace.targets.sftp import SftpClient
+from buddy.workspace.targets.supervisor import SUPERVISOR_NEEDS
 from buddy.workspace.targets.transport import DestinationError, FindProgram, TargetError
 
 _HOST = pattern(r"[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]{0,254}")
@@ -65,6 +66,16 @@ class SshDestination(msgspec.Struct, frozen=True):
     def no_files(self) -> str:
         """Return the likely reason when sftp ends at once."""
         return "it offers no sftp, or ended it"
+
+    @property
+    def ended(self) -> str:
+        """Return the reason when ssh ends without a word."""
+        return "the other side ended it"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the programs that end commands over there."""
+        return SUPERVISOR_NEEDS
 
     def check(self) -> None:
         """Raise `DestinationError` for anything that ssh or a shell could take for something else."""

@@ -8,11 +8,7 @@ from __future__ import annotations
 import errno
 import posixpath
 import stat
-import subprocess
-import threading
 from contextlib import suppress
-from io import BufferedReader
-from typing import cast
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Located, is_beneath
@@ -29,6 +25,7 @@ from buddy.workspace.files.store import (
     temporary_name,
 )
 from buddy.workspace.targets.connection import TargetConnection
+from buddy.workspace.targets.file_channels import FileChannels
 from buddy.workspace.targets.transport import FileClient, HostFacts, TargetError
 
 _KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
@@ -42,31 +39,13 @@ class RemoteFiles:
     def __init__(self, connection: TargetConnection) -> None:
         self._connection = connection
         self.name = connection.destination.name
-        self._client: FileClient | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._starting = threading.Lock()
+        self._channels = FileChannels(connection, self._sweep, self._explain_loss)
         self._left: set[str] = set()
-        """Temporary files that a lost connection may have left."""
+        """Temporary files of writes that a lost connection ended."""
 
     def facts(self) -> HostFacts:
         """Return the other side's home and folder; connects."""
         return self._connection.ensure()
-
-    def _files(self) -> FileClient:
-        self._connection.ensure()
-        with self._starting:
-            if self._client is None or not self._client.is_usable:
-                if self._process is not None:  # a server that does not answer would keep its channel
-                    self._process.kill()
-                process = self._process = self._connection.start_files()
-                if process.stdin is None or process.stdout is None:
-                    raise TargetError("the channel for files could not be started")
-                back = cast(BufferedReader, process.stdout)
-                self._client = self._connection.destination.file_client(
-                    process.stdin, back, self._explain_loss
-                )
-                self._sweep(self._client)
-            return self._client
 
     def _explain_loss(self, reason: str) -> TargetError:
         if self._connection.is_ending():
@@ -109,7 +88,8 @@ class RemoteFiles:
         missing: list[str] = []
         while True:
             try:
-                return posixpath.join(self._files().real_path(path), *reversed(missing))
+                with self._channels.borrow() as client:
+                    return posixpath.join(client.real_path(path), *reversed(missing))
             except FileNotFoundError:
                 if path == "/":
                     raise
@@ -121,7 +101,8 @@ class RemoteFiles:
     def status(self, real: str) -> RemoteStatus | None:
         """Return the attributes of a real path, None when nothing exists there."""
         try:
-            return self._files().status(real)
+            with self._channels.borrow() as files:
+                return files.status(real)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -146,14 +127,15 @@ class RemoteFiles:
                 "Use a shell command."
             )
         try:
-            data = self._files().read(real, max_bytes + 1, status.size)
+            with self._channels.borrow() as client:
+                data = client.read(real, max_bytes + 1, status.size)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._error("read", real, error) from error
         if len(data) > max_bytes:
             raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
-        return LoadedFile(data, stat.S_IMODE(status.mode), _stamp(status), 1)
+        return LoadedFile(data, stat.S_IMODE(status.mode), _stamp(status), status.links)
 
     def is_secret(self, real: str) -> bool:
         """Tell whether a path's name says that it holds secrets."""
@@ -163,20 +145,22 @@ class RemoteFiles:
     def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
         """Return the entries of a folder."""
         try:
-            return self._files().list(real)
+            with self._channels.borrow() as files:
+                return files.list(real)
         except OSError as error:
             raise self._error("list", real, error) from error
 
     def read_link(self, real: str) -> str:
         """Return the target of a link, "" when it can't be read."""
         try:
-            return self._files().read_link(real)
+            with self._channels.borrow() as files:
+                return files.read_link(real)
         except OSError:
             return ""
 
     def replace(self, new: Replacement) -> Stamp:
         """Write a temporary file beside the target and rename it into its place. Refused when the target is
-        not what it was; sftp can't exchange names, so a save between that look and the rename is lost."""
+        not what it was; no channel can exchange names, so a save between that look and the rename is lost."""
         folder = posixpath.dirname(new.real)
         temporary = posixpath.join(folder, new.temporary or temporary_name())
         mode = new.mode if new.mode is not None else new.was.mode if new.was is not None else NEW_FILE_MODE
@@ -184,18 +168,19 @@ class RemoteFiles:
             raise ToolError(f"cannot write {new.shown}: the file is read-only")
         if new.was is None:
             self._make_folders(folder)
-        client = self._files()
-        self._left.add(temporary)
+        owner = self._owner(new)
         try:
-            client.write_new(temporary, new.data, mode & 0o777 & ~ACTS_AS_OWNER)
+            with self._channels.borrow() as client:
+                client.write_new(temporary, new.data, mode & 0o777 & ~ACTS_AS_OWNER, owner)
             self._require_unchanged(new)
-            if new.was is None:
-                client.rename(temporary, new.real)
-            else:
-                client.replace(temporary, new.real)
+            with self._channels.borrow() as client:
+                if new.was is None:
+                    client.rename(temporary, new.real)
+                else:
+                    client.replace(temporary, new.real)
         except OSError as error:
-            full = self._is_full(client, folder)
-            self._discard(client, temporary)
+            full = error.errno == errno.ENOSPC or self._is_full(folder)
+            self._discard(temporary)
             if new.was is None and self.status(new.real) is not None:
                 raise ToolError(f"{new.shown} appeared while it was being written; read it first") from error
             if full:
@@ -204,11 +189,11 @@ class RemoteFiles:
                 ) from error
             raise self._error("write", new.real, error) from error
         except TargetError:
-            raise  # the temporary file goes when the connection is back
-        except ToolError:
-            self._discard(client, temporary)
+            self._left.add(temporary)  # it goes when the connection is back
             raise
-        self._left.discard(temporary)
+        except ToolError:
+            self._discard(temporary)
+            raise
         status = self.status(new.real)
         return _stamp(status) if status is not None else Stamp(0, 0, 0, 0, 0)
 
@@ -219,7 +204,8 @@ class RemoteFiles:
         if now is None or now.digest != was.digest:
             raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
         try:
-            self._files().remove(real)
+            with self._channels.borrow() as client:
+                client.remove(real)
         except OSError as error:
             raise self._error("delete", real, error) from error
 
@@ -246,18 +232,23 @@ class RemoteFiles:
             folder = posixpath.dirname(folder)
         for path in reversed(missing):
             try:
-                self._files().make_folder(path)
+                with self._channels.borrow() as client:
+                    client.make_folder(path)
             except OSError as error:
                 if self.status(path) is None:
                     raise self._error("make", path, error) from error
 
-    def _discard(self, client: FileClient, temporary: str) -> None:
-        with suppress(FileNotFoundError, PermissionError, OSError):
-            client.remove(temporary)
-        self._left.discard(temporary)
+    def _owner(self, new: Replacement) -> tuple[int, int] | None:
+        """Return the owner a replaced file had."""
+        status = self.status(new.real) if new.was is not None else None
+        return status.owner if status is not None else None
 
-    def _is_full(self, client: FileClient, folder: str) -> bool:
-        with suppress(OSError):
+    def _discard(self, temporary: str) -> None:
+        with suppress(OSError, TargetError), self._channels.borrow() as client:
+            client.remove(temporary)
+
+    def _is_full(self, folder: str) -> bool:
+        with suppress(OSError, TargetError), self._channels.borrow() as client:
             free = client.free_bytes(folder)
             return free is not None and free < 4096
         return False

@@ -10,15 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import select
 import struct
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from io import BufferedReader
 from typing import IO
 
 from buddy.workspace.elsewhere import RemoteStatus
+from buddy.workspace.targets.pipes import ChannelPipes
 from buddy.workspace.targets.transport import TargetError
 
 _INIT, _OPEN, _CLOSE, _READ, _WRITE = 1, 3, 4, 5, 6
@@ -73,10 +73,11 @@ class _Packet:
         """Read the attributes of a file; 0 where the server does not tell."""
         flags = self.number()
         size = mode = modified = 0
+        owner: tuple[int, int] | None = None
         if flags & _HAS_SIZE:
             size = self.number() << 32 | self.number()
         if flags & _HAS_OWNER:
-            self._at += 8
+            owner = self.number(), self.number()
         if flags & _HAS_MODE:
             mode = self.number()
         if flags & _HAS_TIMES:
@@ -86,7 +87,7 @@ class _Packet:
             for _ in range(self.number()):
                 self.text()
                 self.text()
-        return RemoteStatus(size, mode, modified)
+        return RemoteStatus(size, mode, modified, owner)
 
 
 def _text(data: bytes | str) -> bytes:
@@ -107,12 +108,11 @@ class SftpClient:
         *,
         limit_s: float = ANSWER_LIMIT_S,
     ) -> None:
-        self._to, self._back, self._lost, self._limit_s = to, back, lost, limit_s
-        self._received = bytearray()
+        silent = "its sftp server did not answer for {}"
+        self._pipes = ChannelPipes(to, back, lost, silent=silent, limit_s=limit_s)
         self._lock = threading.RLock()
         self._last = 0
         self._early: dict[int, _Packet] = {}
-        self.is_usable = True
         self._extensions: set[bytes] = set()
         with self._lock:
             self._send_raw(bytes((_INIT,)) + struct.pack(">I", 3))
@@ -123,6 +123,11 @@ class SftpClient:
             while not packet.is_read:
                 self._extensions.add(packet.text())
                 packet.text()
+
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether the channel still works."""
+        return self._pipes.is_usable
 
     def real_path(self, path: str) -> str:
         """Return a path with its links resolved."""
@@ -152,9 +157,9 @@ class SftpClient:
             finally:
                 self._close(handle)
 
-    def write_new(self, path: str, data: bytes, mode: int) -> None:
+    def write_new(self, path: str, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
         """Write a file that must not exist yet, and have it flushed to the disk. What was begun stays when
-        it fails."""
+        it fails. An owner that this user may not set is left out."""
         with self._lock:
             flags = WRITE | CREATE | EXCLUSIVE
             opened = _text(path) + struct.pack(">III", flags, _HAS_MODE, 0o600)
@@ -167,6 +172,9 @@ class SftpClient:
                     if len(waiting) >= MOST_WAITING:
                         self._expect_ok(waiting)
                 self._expect_ok(waiting)
+                if owner is not None:
+                    with suppress(OSError):
+                        self._ask(_FSETSTAT, _text(handle) + struct.pack(">III", _HAS_OWNER, *owner), _STATUS)
                 self._ask(_FSETSTAT, _text(handle) + struct.pack(">II", _HAS_MODE, mode), _STATUS)
                 if b"fsync@openssh.com" in self._extensions:
                     self._ask(_EXTENDED, _text(b"fsync@openssh.com") + _text(handle), _STATUS)
@@ -285,16 +293,7 @@ class SftpClient:
         return self._last
 
     def _send_raw(self, data: bytes) -> None:
-        whole = struct.pack(">I", len(data)) + data
-        deadline = time.monotonic() + self._limit_s
-        try:
-            # A pipe that can be written to takes so much without blocking.
-            for at in range(0, len(whole), select.PIPE_BUF):
-                self._wait_for(self._to, select.POLLOUT, deadline)
-                self._to.write(whole[at : at + select.PIPE_BUF])
-                self._to.flush()
-        except (OSError, ValueError) as error:
-            raise self._ended() from error
+        self._pipes.send(struct.pack(">I", len(data)) + data)
 
     def _answer(self, number: int, wanted: int, *, may_end: bool = False) -> _Packet | None:
         """Read the answer to a request; servers may answer in another order."""
@@ -317,41 +316,13 @@ class SftpClient:
         raise OSError(_ERRNO.get(code, errno.EIO), said)
 
     def _receive(self) -> _Packet:
-        deadline = time.monotonic() + self._limit_s
-        head = self._exactly(5, deadline)
+        head = self._pipes.exactly(5)
         size = int.from_bytes(head[:4])
         if not 1 <= size <= MAX_PACKET_BYTES:  # a start-up file over there that prints something, say
             raise self._malformed()
-        return _Packet(head[4], self._exactly(size - 1, deadline), self._malformed)
-
-    def _exactly(self, size: int, deadline: float) -> bytes:
-        try:
-            while len(self._received) < size:
-                self._wait_for(self._back, select.POLLIN, deadline)
-                piece = self._back.read1(MAX_PACKET_BYTES)  # keeps nothing in the stream's own buffer
-                if not piece:
-                    raise self._ended()
-                self._received += piece
-        except (OSError, ValueError) as error:
-            raise self._ended() from error
-        data = bytes(self._received[:size])
-        del self._received[:size]
-        return data
-
-    def _wait_for(self, stream: IO[bytes], event: int, deadline: float) -> None:
-        poll = select.poll()
-        poll.register(stream.fileno(), event)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise self._broken(f"its sftp server did not answer for {self._limit_s:g} s")
-
-    def _ended(self) -> TargetError:
-        return self._broken("")
+        return _Packet(head[4], self._pipes.exactly(size - 1), self._malformed)
 
     def _malformed(self) -> TargetError:
-        return self._broken(
+        return self._pipes.broken(
             "its sftp server does not keep to the protocol, or something is printed before it"
         )
-
-    def _broken(self, reason: str) -> TargetError:
-        self.is_usable = False
-        return self._lost(reason)

@@ -18,6 +18,8 @@ from buddy.agent.tool import ToolError
 MAX_SCRIPT_BYTES = 60_000
 """A pipe holds 64 kB: the script is written before anybody reads it."""
 
+SUPERVISOR_NEEDS = ("awk", "sed", "grep", "tr", "cat", "sleep")
+
 _MEMBERS = r"""
 members() {
   if [ -r "$proc/self/stat" ]; then
@@ -111,7 +113,7 @@ echo "buddy:$tag home=$HOME"
 echo "buddy:$tag folder=$(pwd -P)"
 echo "buddy:$tag system=$(uname -sm 2>/dev/null)"
 command -v bash >/dev/null 2>&1 && echo "buddy:$tag bash=yes"
-for p in awk sed grep tr cat sleep; do command -v $p >/dev/null 2>&1 || echo "buddy:$tag lacks=$p"; done
+for p in $needs; do command -v $p >/dev/null 2>&1 || echo "buddy:$tag lacks=$p"; done
 echo "buddy:$tag ready"
 while read -r _; do :; done
 exit 0
@@ -150,9 +152,10 @@ def verify_script(tag: str, session: str, *, proc: str = "/proc") -> bytes:
     return _script(_MEMBERS + _VERIFY, tag=tag, sid=sid, proc=proc)
 
 
-def hello_script(tag: str, folder: str) -> bytes:
-    """Return the script that describes the other side, and runs until its stdin ends."""
-    return _script(_HELLO, tag=tag, folder=folder)
+def hello_script(tag: str, folder: str, needs: tuple[str, ...]) -> bytes:
+    """Return the script that describes the other side, with a program of `needs` that it lacks, and runs
+    until its stdin ends."""
+    return _script(_HELLO, tag=tag, folder=folder or ".", needs=" ".join(needs))
 
 
 def _script(body: str, **variables: str) -> bytes:

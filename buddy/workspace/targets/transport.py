@@ -46,7 +46,10 @@ class FileClient(Protocol):
     """One channel to the files of a target. Every method blocks, raises `OSError` for a refusal of the other
     side and `TargetError` when the channel has ended; after that `is_usable` is False."""
 
-    is_usable: bool
+    @property
+    def is_usable(self) -> bool:
+        """Tell whether the channel still works."""
+        ...
 
     def real_path(self, path: str) -> str:
         """Return a path with its links resolved."""
@@ -64,8 +67,9 @@ class FileClient(Protocol):
         """Return a file's bytes, at most so many; about as many as `expected`."""
         ...
 
-    def write_new(self, path: str, data: bytes, mode: int) -> None:
-        """Write a file that must not exist yet, and have it flushed to the disk."""
+    def write_new(self, path: str, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
+        """Write a file that must not exist yet, and have it flushed to the disk. `owner`: its user and group,
+        where they can be set."""
         ...
 
     def replace(self, old: str, new: str) -> None:
@@ -115,6 +119,16 @@ class Destination(Protocol):
     @property
     def no_files(self) -> str:
         """Return the likely reason when the channel for files ends at once."""
+        ...
+
+    @property
+    def ended(self) -> str:
+        """Return the likely reason when the connection ends without a word."""
+        ...
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the programs that must be over there."""
         ...
 
     def check(self) -> None:

@@ -152,7 +152,7 @@ def test_a_server_that_takes_nothing_ends_the_call() -> None:
 
     with client_of(answer, limit_s=0.3) as client:
         with pytest.raises(TargetError, match="did not answer"):
-            client.write_new("/a", bytes(2_000_000), 0o644)
+            client.write_new("/a", bytes(2_000_000), 0o644, None)
         assert taking.is_set()
         stop.set()
 
