@@ -11,17 +11,24 @@ from buddy.agent.tool import ToolError
 from buddy.app.remote_workspace import RemoteTarget, TargetParts, unusable_workspace
 from buddy.app.target_states import TargetStanding
 from buddy.config.settings import TargetSettings
+from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.tasks.dependencies import Workspace
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.targets.connection import TargetConnection
+from buddy.workspace.targets.container import ContainerDestination
 from buddy.workspace.targets.destination import SshDestination
-from buddy.workspace.targets.transport import ConnectionState, DestinationError
+from buddy.workspace.targets.transport import ConnectionState, Destination, DestinationError
 
 GONE = "the target {name} is not in your buddy.toml any more; /target local works on this machine"
 _SSH_VARIABLES = ("SSH_AUTH_SOCK",)
 """The variables ssh itself needs of the person's environment. Nothing of it is sent to the other side."""
+_CONTAINER_VARIABLES = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+    *("CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"),
+    "SSH_AUTH_SOCK",  # a daemon on another machine is reached through ssh
+)
 
 
 class SessionTarget(Protocol):
@@ -59,7 +66,9 @@ class TargetClients:
         self._allowed, self._environment, self._root = allowed, environment, root
 
     def find(self, program: str) -> str | None:
-        """Return a program by its name, None where there is none outside of the workspace."""
+        """Return a program by its name or path, None where there is none outside of the workspace."""
+        if os.path.isabs(program) and is_beneath(os.path.realpath(program), self._root):
+            return None
         return trusted_program(program, self._environment.get("PATH", ""), self._root)
 
     def variables(self, wanted: tuple[str, ...]) -> Callable[[], dict[str, str]]:
@@ -74,12 +83,18 @@ def make_target(name: str, settings: TargetSettings, clients: TargetClients) -> 
     match settings.kind:
         case "ssh":
             config = os.path.expanduser(settings.config) if settings.config else ""
-            destination = SshDestination(
+            destination: Destination = SshDestination(
                 name, settings.host, settings.folder, settings.user, settings.port, config
             )
-            destination.check()
-            connection = TargetConnection(destination, clients.variables(_SSH_VARIABLES), clients.find)
-            return RemoteTarget(connection, settings.local_tools)
+            variables = clients.variables(_SSH_VARIABLES)
+        case "container":
+            program = os.path.expanduser(settings.program)
+            destination = ContainerDestination(
+                name, settings.container, settings.folder, settings.user, program
+            )
+            variables = clients.variables(_CONTAINER_VARIABLES)
+    destination.check()
+    return RemoteTarget(TargetConnection(destination, variables, clients.find), settings.local_tools)
 
 
 class Targets:

@@ -50,8 +50,10 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Another place to work in: `[targets.NAME]`. `TARGET_FIELDS` names the fields of each kind. What is left
     empty is the configuration of the program that reaches it. User scope only."""
 
-    kind: Literal["ssh"] = "ssh"
+    kind: Literal["ssh", "container"] = "ssh"
     host: str = ""
+    container: str = ""
+    program: str = ""
     user: str = ""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     folder: str = ""
@@ -61,6 +63,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 TARGET_FIELDS: Mapping[str, tuple[str, ...]] = {
     "ssh": ("kind", "host", "user", "port", "folder", "config", "local_tools"),
+    "container": ("kind", "container", "user", "folder", "program", "local_tools"),
 }
 """The settings of a target, by its kind."""
 
