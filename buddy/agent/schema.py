@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace, UnionType
-from typing import Any, Literal, Never, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Never, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -36,10 +36,10 @@ _PLAIN: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bo
 """The annotations of most arguments: evaluating all annotations takes 3 ms at every start."""
 
 
-def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
+def arguments_type(function: Callable[..., Any], signature: inspect.Signature) -> type[msgspec.Struct]:
     """Return the record of a tool function's parameters, its context left out. Raises `TypeError` for a
     function that can't be called with them by name."""
-    parameters = _parameters(function)
+    parameters = _parameters(function, signature)
     hints = _hints(function, parameters)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
@@ -55,10 +55,30 @@ def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
     )
 
 
-def takes_context(function: Callable[..., Any]) -> bool:
+def is_plain(record: type[msgspec.Struct]) -> bool:
+    """Tell whether every field has a type that certainly has a schema: plain types, literal texts, lists of
+    them, or one of these and None, with or without a description."""
+    return all(_is_plain(hint) for hint in record.__annotations__.values())
+
+
+def _is_plain(hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        described = [cast(Any, note).description for note in parts[1:] if isinstance(note, msgspec.Meta)]
+        return list(parts[1:]) == [msgspec.Meta(description=text) for text in described] and _is_plain(
+            parts[0]
+        )
+    if origin in (Union, UnionType):
+        return len(parts) == 2 and type(None) in parts and all(map(_is_plain, {*parts} - {type(None)}))
+    if origin is Literal:
+        return all(isinstance(part, str) for part in parts)
+    return _is_plain(parts[0]) if origin is list else hint in _PLAIN.values()
+
+
+def takes_context(signature: inspect.Signature) -> bool:
     """Tell whether a tool function's first parameter is the context of the call: it is annotated as
     `ToolContext`, has no annotation, or is named ctx or context."""
-    first = next(iter(inspect.signature(function).parameters.values()), None)
+    first = next(iter(signature.parameters.values()), None)
     if first is None or first.kind not in (
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -71,8 +91,8 @@ def takes_context(function: Callable[..., Any]) -> bool:
     return name.rpartition(".")[2] == "ToolContext"
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    found = list(inspect.signature(function).parameters.values())[int(takes_context(function)) :]
+def _parameters(function: Callable[..., Any], signature: inspect.Signature) -> list[inspect.Parameter]:
+    found = list(signature.parameters.values())[int(takes_context(signature)) :]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     for parameter in found:
         if parameter.kind not in named:

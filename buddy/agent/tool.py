@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from buddy.agent.display import NOTHING, Display
 from buddy.agent.messages import Image
 from buddy.agent.provider import ToolDefinition
-from buddy.agent.schema import arguments_type, decode_arguments, parameters_schema, takes_context
+from buddy.agent.schema import arguments_type, decode_arguments, is_plain, parameters_schema, takes_context
 
 Risk = Literal["low", "medium", "high"]
 Category = Literal["files", "search", "shell", "git", "web", "plan", "tasks", "templates", "other"]
@@ -109,27 +110,27 @@ class ForeignArguments(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A declared tool. `arguments` is the record its JSON is decoded into; `aliases` are other tool names
-    models use for it, `argument_aliases` other argument names; `cache_s` is how long an equal read-only call
-    may be answered from the cache (0: never); `preview` is what an approval shows. `survey` looks at the disk
-    for the policy, given the boundary and the arguments (it blocks: call it in a thread); `risk_in_sandbox`
-    is the risk where a working sandbox contains the call (None: the same); `confined`: what it runs goes into
-    the sandbox; `subject` names what a call is about where the first text of its arguments does not;
-    `keeps_undo`: it saves what it replaces before it does, so that nobody looks at the whole tree for it;
-    `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test run of the receipt;
-    `decoder` reads its arguments where `parameters` was not made from a record (a server's schema); `effect`
-    says why a call is asked about ("it deletes a file"); `command` returns the shell command a call runs;
-    `query` returns words of a call that strangers read; `asks_person`, `delegates`: it asks the person, it
-    starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
-    `hooked_per_file`: hooks get one event for each file it writes; `core`: every request declares it,
-    however many tools there are; `for_variants`: only variants of a prompt are offered it; `anywhere`: it
-    also works where the task works on another machine."""
+    """A declared tool. `schema` returns `parameters`; `arguments` is the record its JSON is decoded into;
+    `aliases` are other tool names models use for it, `argument_aliases` other argument names; `cache_s` is
+    how long an equal read-only call may be answered from the cache (0: never); `preview` is what an approval
+    shows. `survey` looks at the disk for the policy, given the boundary and the arguments (it blocks: call it
+    in a thread); `risk_in_sandbox` is the risk where a working sandbox contains the call (None: the same);
+    `confined`: what it runs goes into the sandbox; `subject` names what a call is about where the first text
+    of its arguments does not; `keeps_undo`: it saves what it replaces before it does, so that nobody looks at
+    the whole tree for it; `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test
+    run of the receipt; `decoder` reads its arguments where `schema` was not made from a record (a server's);
+    `effect` says why a call is asked about ("it deletes a file"); `command` returns the shell command a call
+    runs; `query` returns words of a call that strangers read; `asks_person`, `delegates`: it asks the person,
+    it starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
+    `hooked_per_file`: hooks get one event for each file it writes; `core`: every request declares it, however
+    many tools there are; `for_variants`: only variants of a prompt are offered it; `anywhere`: it also works
+    where the task works on another machine."""
 
     name: str
     description: str
     risk: Risk
     category: Category
-    parameters: dict[str, Any]
+    schema: Callable[[], dict[str, Any]]
     arguments: type[msgspec.Struct]
     run: Callable[[ToolContext, msgspec.Struct], Awaitable[ToolResult]]
     access: Callable[[Any], Access]
@@ -156,6 +157,12 @@ class Tool(msgspec.Struct, frozen=True):
     core: bool = False
     for_variants: bool = False
     anywhere: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments, made when it is first needed: most tools are not declared
+        in most runs."""
+        return self.schema()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the declared function directly, as if it had not been decorated."""
@@ -249,15 +256,19 @@ def tool(
     """
 
     def declare(function: Callable[..., Any]) -> Tool:
-        record = arguments_type(function)
+        signature = inspect.signature(function)
+        record = arguments_type(function, signature)
         doc = description or inspect.cleandoc(function.__doc__ or "")
         if not doc:
             raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"tool {function.__name__} yields; expected one result (ctx.progress shows more)")
 
+        schema = cache(partial(parameters_schema, record))
+        if not is_plain(record):
+            schema()  # what has no schema is an error of the declaration
         called = function if inspect.iscoroutinefunction(function) else _in_thread(function)
-        with_context = takes_context(function)
+        with_context = takes_context(signature)
 
         async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
             given = {field: getattr(arguments, field) for field in record.__struct_fields__}
@@ -268,7 +279,7 @@ def tool(
             description=doc,
             risk=risk,
             category=category,
-            parameters=parameters_schema(record),
+            schema=schema,
             arguments=record,
             run=run,
             access=access or (no_access if risk == "low" else any_access),

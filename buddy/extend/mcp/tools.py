@@ -50,7 +50,7 @@ def make_tool(info: ToolInfo, name: str, server: str, run: Run) -> Tool:
         description=describe(info, server),
         risk="high",
         category="other",
-        parameters=schema,
+        schema=lambda: schema,
         arguments=ForeignArguments,
         run=call,
         access=any_access,

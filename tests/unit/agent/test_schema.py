@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.agent.schema import MAX_ARGUMENT_CHARS, MAX_DEPTH, ArgumentsError, parse_json
+from buddy.agent.schema import (
+    MAX_ARGUMENT_CHARS,
+    MAX_DEPTH,
+    ArgumentsError,
+    is_plain,
+    parameters_schema,
+    parse_json,
+)
 from buddy.agent.tool import ToolContext, tool
 
 
@@ -80,6 +87,41 @@ def test_a_signature_is_a_schema_with_everything_inlined_and_nothing_that_goes_w
         "required": ["path"],
         "additionalProperties": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("hint", "plain"),
+    [
+        (str, True),
+        (int | None, True),
+        (list[str] | None, True),
+        (Literal["a", "b"], True),
+        (Annotated[str, msgspec.Meta(description="words")], True),
+        (Annotated[bool | None, msgspec.Meta(description="words")], True),
+        (Annotated[str, msgspec.Meta(ge=1)], False),  # has no schema
+        (Annotated[int, "words"], False),
+        (Literal["a", True], False),
+        (list[str] | list[int], False),
+        (str | int, False),
+        (object, False),
+        (dict[str, str], False),
+        (list[object], False),
+    ],
+)
+def test_plain_types_have_a_schema_that_can_be_made_later(hint: Any, plain: bool) -> None:
+    record = msgspec.defstruct("record", [("value", hint)])
+    assert is_plain(record) is plain
+    if plain:
+        assert "value" in parameters_schema(record)["properties"]
+
+
+def test_what_has_no_schema_is_an_error_of_the_declaration() -> None:
+    def unfit(value: Annotated[str, msgspec.Meta(ge=1)]) -> str:
+        """Do nothing."""
+        return value
+
+    with pytest.raises((TypeError, ValueError)):
+        tool()(unfit)
 
 
 def test_defaults_are_filled_in_and_words_are_converted() -> None:
