@@ -16,6 +16,7 @@ import pytest
 
 from buddy.workspace.sandbox.landlock_exec import abi_version
 from buddy.workspace.sandbox.probe import MIN_LANDLOCK_ABI
+from tests.support.containers import podman_works
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -88,6 +89,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "extended attributes": _takes_attributes,
     "mount": _mounts,
     "sshd": lambda: shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") is not None,
+    "busybox": lambda: shutil.which("busybox") is not None,
+    "podman": podman_works,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 

@@ -27,6 +27,8 @@ def job_notice(status: JobStatus) -> Notice | None:
         return None
     code = status.exit.code if status.exit else None
     ending = f"exit code {code}" if code is not None else (status.exit and status.exit.signal) or "stopped"
+    if status.exit is not None and status.exit.lost:
+        ending = f"{status.exit.lost}: how it ended is not known"
     return Notice(
         "info", f"job {status.id} ended ({ending}, {status.seconds:.0f} s): {_short(status.command)}"
     )

@@ -42,13 +42,14 @@ NAMESPACE_POLL_S = 0.002
 class Exit(msgspec.Struct, frozen=True):
     """Outcome of a command's shell. `code` is None when a signal ended it (`signal` names it).
     `left_running`: processes it started still run. `stopped_for`: the reason buddy ended it, "" when it did
-    not."""
+    not. `lost`: why nobody knows how it ended, on another machine; its local client's code is not its own."""
 
     code: int | None
     signal: str
     seconds: float
     left_running: bool
     stopped_for: str
+    lost: str = ""
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -72,6 +73,10 @@ class ConfinedChild(Protocol):
 
     def restore_changes(self) -> None:
         """Restore the protected names it changed. Blocks."""
+        ...
+
+    def lost(self) -> str:
+        """Return why nobody knows how it ended, "" when that is known; after `restore_changes`."""
         ...
 
     def finish(self) -> None:
@@ -252,6 +257,9 @@ class Child:
                 self._restoring = self._loop.create_task(asyncio.to_thread(self._confined.restore_changes))
             self._restoring.add_done_callback(lambda _done: self._settle(again=True))
             return
+        lost = self._confined.lost() if self._confined is not None and not self._stopped_for else ""
+        if lost:
+            code = None
         self._settled.set_result(
             Exit(
                 code=code if code is not None and code >= 0 else None,
@@ -259,6 +267,7 @@ class Child:
                 seconds=self.seconds,
                 left_running=left,
                 stopped_for=self._stopped_for,
+                lost=lost,
             )
         )
         if not left:

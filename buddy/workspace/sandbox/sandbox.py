@@ -128,6 +128,10 @@ class Confined:
         """Restore the protected names it changed. Blocks; call it after the command ended."""
         self._restore()
 
+    def lost(self) -> str:
+        """Return nothing: the end of a command of this machine is known."""
+        return ""
+
     def finish(self) -> None:
         """Release everything held for the command, after it ended."""
         self._tether.untie(self._number, self._group)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import IO
 
 from buddy.safety.sanitise import visible
+from buddy.workspace.targets.bounded_reader import BoundedReader
 from buddy.workspace.targets.supervisor import ScriptReport, hello_script, read_report
 from buddy.workspace.targets.transport import (
     ConnectionState,
@@ -27,7 +28,7 @@ HELLO_LIMIT_S = 30.0
 """More than ssh's own limit for a connection: its reason is better than ours."""
 CLOSE_LIMIT_S = 2.0
 ENDING_S = 1.0
-MAX_SAID_BYTES = 16_384
+MAX_LINE_BYTES = 16_384
 MAX_GREETING_LINES = 1_000
 """Lines before the answer to the greeting: start-up files over there may print some."""
 
@@ -45,7 +46,7 @@ class TargetConnection:
         self._lock = threading.RLock()
         self._folder = ""
         self._master: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
+        self._stderr: BoundedReader | None = None
         self._facts: HostFacts | None = None
         self._others: list[subprocess.Popen[bytes]] = []
         self.reason = ""
@@ -112,14 +113,19 @@ class TargetConnection:
 
     def run_script(self, script: bytes, *, limit_s: float) -> FinishedScript:
         """Run a script over there and return what it wrote."""
-        process = self._start(self.channel_argv(), subprocess.STDOUT)
+        output = BoundedReader()
         try:
-            out, _ = process.communicate(script, timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
-            return FinishedScript(out[-MAX_SAID_BYTES:].decode("utf-8", "replace"), None)
-        return FinishedScript(out[-MAX_SAID_BYTES:].decode("utf-8", "replace"), process.returncode)
+            process = self._start(self.channel_argv(), subprocess.STDOUT, output.writing)
+            output.close_writing()
+            try:
+                process.communicate(script, timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                return FinishedScript(output.last_words(), None)
+            return FinishedScript(output.last_words(), process.returncode)
+        finally:
+            output.close()
 
     def close(self) -> None:
         """Close the connection and everything that goes through it."""
@@ -131,12 +137,14 @@ class TargetConnection:
     def _program(self) -> str:
         return self.destination.locate_program(self._find)
 
-    def _start(self, argv: tuple[str, ...], errors: int) -> subprocess.Popen[bytes]:
+    def _start(
+        self, argv: tuple[str, ...], errors: int, output: int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=errors,
                 env=dict(self._environment()),
                 cwd="/",
@@ -149,9 +157,10 @@ class TargetConnection:
         name, folder = self.destination.name, self.destination.folder
         # Short: the path of a socket in it has 104 characters at most. Only this user can enter the folder.
         self._folder = tempfile.mkdtemp(prefix="buddy-to-")
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - held as long as the connection
         argv = self.destination.master_argv(self._program(), self._folder)
-        master = self._master = self._start(argv, self._said.fileno())
+        stderr = self._stderr = BoundedReader()
+        master = self._master = self._start(argv, stderr.writing)
+        stderr.close_writing()
         tag = secrets.token_hex(8)
         report = self._greet(master, hello_script(tag, folder, self.destination.needs), tag)
         if report.get("no-folder") is not None:
@@ -189,11 +198,8 @@ class TargetConnection:
 
     def _explain(self) -> str:
         """Return the last words of the client, for people; "" when it said nothing."""
-        if self._said is None:
-            return self.reason
-        self._said.seek(0)
-        text = self._said.read(MAX_SAID_BYTES).decode("utf-8", "replace")
-        return self.destination.explain(text)
+        stderr = self._stderr
+        return self.reason if stderr is None else self.destination.explain(stderr.last_words())
 
     def _drop(self, reason: str) -> None:
         master, others = self._master, self._others
@@ -213,16 +219,16 @@ class TargetConnection:
                 process.wait()
         for process in ours:
             _close(process.stdout)  # last: a thread that waits for an answer must see its end first
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = ""
 
 
 def _read_line(stream: IO[bytes] | None) -> bytes:
-    return b"" if stream is None else stream.readline(MAX_SAID_BYTES)
+    return b"" if stream is None else stream.readline(MAX_LINE_BYTES)
 
 
 def _close(stream: IO[bytes] | None) -> None:

@@ -89,7 +89,7 @@ class FileChannels:
         try:
             client = self._connection.destination.file_client(process.stdin, back, self._lost)
             self._prepare(client)
-        except BaseException:
+        except (OSError, TargetError):
             process.kill()
             raise
         return _Channel(client, process)

@@ -32,7 +32,9 @@ class StartedCommand:
         name, end = self._connection.destination.name, self._command.end()
         if end.has_no_folder:
             raise ToolError(f"there is no folder {visible(self._cwd)} on {name}; nothing was run")
-        if end.is_lost:
+        exit_ = self.child.exit
+        was_stopped = exit_ is not None and bool(exit_.stopped_for)
+        if end.is_lost and not (was_stopped and end.is_clean):
             raise ToolError(
                 f"{self._connection.lost()}. How the command ended is not known; {name} ends what is left of "
                 f"it. Its output so far:\n{self.child.log.text()}"
@@ -63,9 +65,13 @@ class RemoteShell:
         remote = RemoteCommand(self._connection, folder, command)
         child = remote.start(self._children, ctx.task_id)
         try:
+            await asyncio.to_thread(remote.send)
             await _wait_for_begin(remote, child)
         except asyncio.CancelledError:
             await run_to_end(_end_when_begun(remote, child))
+            raise
+        except ToolError:
+            await child.end("not sent")
             raise
         return StartedCommand(self._connection, remote, child, cwd)
 

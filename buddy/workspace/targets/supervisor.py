@@ -15,8 +15,8 @@ import msgspec
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 
-MAX_SCRIPT_BYTES = 60_000
-"""A pipe holds 64 kB: the script is written before anybody reads it."""
+MAX_SCRIPT_BYTES = 120_000
+"""The command in it becomes one argument, which Linux limits to 128 kB."""
 
 SUPERVISOR_NEEDS = ("awk", "sed", "grep", "tr", "cat", "sleep")
 
