@@ -68,6 +68,10 @@ class RemoteTarget:
         """Connect unless it is connected. Blocks; raises `ToolError`."""
         self._connection.ensure()
 
+    def try_out(self) -> None:
+        """Connect as ever: nothing stays over there. Blocks; raises `ToolError`."""
+        self._connection.ensure()
+
     def close(self) -> None:
         """End the connection and everything that goes through it. Blocks."""
         self._connection.close()
@@ -86,6 +90,7 @@ class RemoteTarget:
             checkpoints=None,
             target=name,
             target_shown=shell.shown,
+            files_on=name,
             fit=_Fitting(name, self._local_tools),
         )
 
@@ -102,6 +107,7 @@ def unusable_workspace(name: str, reason: str, parts: TargetParts) -> Workspace:
         checkpoints=None,
         target=name,
         target_shown=name,
+        files_on=name,
         fit=refuse,
     )
 

@@ -191,12 +191,12 @@ class Session:
         """Return the undo log of the machine that a task works on. Raises `ToolError` for one that can't be
         used: the log of this machine must not take its place."""
         task = self.board.tasks.get(task_id)
-        if task is None or not task.workspace.target:
+        if task is None or not task.workspace.files_on:
             return self.undo
         log = task.services.services.get(UndoLog)
         if not isinstance(log, UndoLog):
             raise ToolError(
-                f"task {task_id} works on {task.workspace.target}, which can't be used: see /target"
+                f"task {task_id} works on {task.workspace.files_on}, which can't be used: see /target"
             )
         return log
 
@@ -218,7 +218,7 @@ class Session:
         context = ToolContext(task_id, call_id, lambda _text: None, task.cancelled, services)
 
         async def read(path: str) -> ToolResult:
-            if target := task.workspace.target:
+            if target := task.workspace.files_on:
                 raise ToolError(f"it is a file of this machine, and the task works on {target}")
             located = await asyncio.to_thread(locate, boundary, path)
             if await asyncio.to_thread(hides_its_target, boundary, located):

@@ -49,6 +49,10 @@ class SessionTarget(Protocol):
         """Connect unless it is connected. Blocks; raises `ToolError`."""
         ...
 
+    def try_out(self) -> None:
+        """Check that it can be reached, and leave nothing behind over there. Blocks; raises `ToolError`."""
+        ...
+
     def close(self) -> None:
         """End the connection and everything that goes through it. Blocks."""
         ...
@@ -77,6 +81,27 @@ class TargetClients:
         extra = {name: self._environment[name] for name in wanted if self._environment.get(name)}
         return lambda: self._allowed.for_child(task_id=0, tag="", extra=extra)
 
+    def pane_target(self, name: str, settings: TargetSettings) -> SessionTarget:
+        """Return a tmux target. Raises `DestinationError`."""
+        from buddy.app.pane_workspace import PaneTarget  # only for a target of this kind
+        from buddy.workspace.targets.pane_address import PaneAddress
+        from buddy.workspace.targets.pane_connection import PaneConnection, server_environment
+        from buddy.workspace.targets.tmux import Tmux
+
+        socket = os.path.expanduser(settings.socket)
+        address = PaneAddress(name, socket, settings.session, settings.pane, settings.width, settings.height)
+        address.check(self._root)
+        folder = self._environment.get("TMUX_TMPDIR", "")
+        if is_beneath(os.path.realpath(folder), self._root):
+            folder = ""
+        variables = self.variables(())
+        tmux = Tmux(
+            address.server_words,
+            lambda: self.find("tmux"),
+            lambda: server_environment(variables(), folder),
+        )
+        return PaneTarget(PaneConnection(address, tmux, self._root), self._root)
+
 
 def make_target(name: str, settings: TargetSettings, clients: TargetClients) -> SessionTarget:
     """Return a target of its kind, not connected. Raises `DestinationError`."""
@@ -93,6 +118,8 @@ def make_target(name: str, settings: TargetSettings, clients: TargetClients) -> 
                 name, settings.container, settings.folder, settings.user, program
             )
             variables = clients.variables(_CONTAINER_VARIABLES)
+        case "tmux":
+            return clients.pane_target(name, settings)
     destination.check()
     return RemoteTarget(TargetConnection(destination, variables, clients.find), settings.local_tools)
 
@@ -147,7 +174,7 @@ def try_target(name: str, settings: TargetSettings, clients: TargetClients) -> t
     try:
         target = make_target(name, settings, clients)
         try:
-            target.connect()
+            target.try_out()
         finally:
             target.close()
     except ToolError as error:

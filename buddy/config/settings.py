@@ -50,7 +50,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Another place to work in: `[targets.NAME]`. `TARGET_FIELDS` names the fields of each kind. What is left
     empty is the configuration of the program that reaches it. User scope only."""
 
-    kind: Literal["ssh", "container"] = "ssh"
+    kind: Literal["ssh", "container", "tmux"] = "ssh"
     host: str = ""
     container: str = ""
     program: str = ""
@@ -59,11 +59,17 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     folder: str = ""
     config: str = ""
     local_tools: tuple[str, ...] = ()
+    socket: str = "buddy"
+    session: str = ""
+    pane: str = ""
+    width: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    height: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
 
 TARGET_FIELDS: Mapping[str, tuple[str, ...]] = {
     "ssh": ("kind", "host", "user", "port", "folder", "config", "local_tools"),
     "container": ("kind", "container", "user", "folder", "program", "local_tools"),
+    "tmux": ("kind", "socket", "session", "pane", "width", "height"),
 }
 """The settings of a target, by its kind."""
 

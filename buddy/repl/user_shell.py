@@ -86,7 +86,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     sign = "!!" if private else "!"
     if program := terminal_program(command):
         raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
-    if target := context.board.task(context.focus).workspace.target:
+    if target := context.board.task(context.focus).workspace.files_on:
         raise CommandError(
             f"{sign} runs commands on this machine, and task {context.focus} works on {target}: ask the "
             "model for it, or /target local first"

@@ -95,9 +95,10 @@ class Workspace(msgspec.Struct, frozen=True):
 
     `system` is the prompt, which names the folder; `facts` surveys a call for the policy (may raise
     `ToolError`); `services` makes the services of a task, by its id; `checkpoints` is None when effects of
-    commands are not recorded; `worktree` is None for the project's own tree. `target` is the name of another
-    machine it is on, "" for this one, `target_shown` names it and its folder for people, and `fit` returns a
-    tool as it works there: one that can't says so when it is called, and does nothing here.
+    commands are not recorded; `worktree` is None for the project's own tree. `target` is the name of the
+    target whose shell runs its commands, "" for none, `target_shown` names it for people; `files_on` is the
+    same where the files are on that machine, "" where they are on this one. `fit` returns a tool as it works
+    there: one that can't says so when it is called, and does nothing here.
     """
 
     boundary: Boundary
@@ -108,6 +109,7 @@ class Workspace(msgspec.Struct, frozen=True):
     worktree: Worktree | None = None
     target: str = ""
     target_shown: str = ""
+    files_on: str = ""
     fit: Callable[[Tool], Tool] = as_it_is
 
 

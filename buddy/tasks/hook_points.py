@@ -206,12 +206,15 @@ class TaskHooks:
         """Return the input fields of a call. On a target they name it. A hook runs on this machine: one that
         formats the changed file must not find another file of that name here, so its path then names the
         machine as well."""
-        several, target = call_fields(tool, arguments), self._task.workspace.target
+        several, workspace = call_fields(tool, arguments), self._task.workspace
+        target, access = workspace.target, tool.access(arguments)
         if not target or not tool.anywhere:
             return several
+        if not workspace.files_on and (access.reads or access.writes):
+            return several  # a file of this machine
         for fields in several:
             fields["target"] = target
-            if is_over:
+            if is_over and workspace.files_on:
                 values = fields["tool_input"]
                 paths = {key: f"{target}:{values[key]}" for key in _PATH_FIELDS if values.get(key)}
                 fields["tool_input"] = {**values, **paths}

@@ -181,9 +181,9 @@ async def _run_there(
     ctx: ToolContext, shell: TargetShell, command: str, cwd: str, limit_s: float
 ) -> ToolResult:
     """Run a command on another machine; only its client here is a child of this one."""
-    started = await shell.start(ctx, command, cwd)
+    started = await shell.start(ctx, command, cwd, in_background=limit_s <= FIRST_LOOK_S)
     result = await _attend(ctx, started.child, command, limit_s, NO_LIMITS)
-    note = started.note() if started.child.exit is not None else ""
+    note = started.note() if started.child.exit is not None else started.advice
     return msgspec.structs.replace(result, text=f"{result.text}\n[{note}]") if note else result
 
 

@@ -68,6 +68,8 @@ class StartedThere(Protocol):
     """A command that was started on another machine."""
 
     child: Child
+    advice: str
+    """What else the model can do with it while it runs, "" for nothing."""
 
     def note(self) -> str:
         """Return what the model has to know about its end, "" for nothing; once the child has ended. Raises
@@ -81,8 +83,9 @@ class TargetShell(Protocol):
     name: str
     shown: str
 
-    async def start(self, ctx: ToolContext, command: str, cwd: str) -> StartedThere:
-        """Start a command in a folder ("": the target's own). Raises `ToolError`."""
+    async def start(self, ctx: ToolContext, command: str, cwd: str, *, in_background: bool) -> StartedThere:
+        """Start a command in a folder ("": the target's own). `in_background`: nobody waits for its end.
+        Raises `ToolError`."""
         ...
 
 

@@ -168,7 +168,7 @@ class SessionRequests:
         def read() -> list[FileDiff]:
             logs = {"": session.undo} if task_id is None else {}
             # Each machine's log once; several tasks may work there.
-            logs |= {task.workspace.target: session.undo_of(task.task_id) for task in tasks}
+            logs |= {task.workspace.files_on: session.undo_of(task.task_id) for task in tasks}
             diffs = (diff_of(log, log.entries(task_id), cwd, machine) for machine, log in logs.items())
             return [file for diff in diffs for file in diff.files]
 

@@ -110,7 +110,7 @@ def log_of(context: Context, task_id: int | None) -> UndoLog:
 async def _offer(context: Context, selection: UndoSelection, entries: Sequence[UndoEntry]) -> None:
     """Show what would be undone, without doing it."""
     cwd = context.boundary.cwd
-    machine = context.board.task(selection.task_id or context.focus).workspace.target
+    machine = context.board.task(selection.task_id or context.focus).workspace.files_on
     diff = await asyncio.to_thread(diff_of, log_of(context, selection.task_id), entries, cwd, machine)
     title = f"To undo: {_describe_all(context, entries)}"
     call = Call("", "diff", "{}")
@@ -202,7 +202,7 @@ def _describe(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -
 def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
     cwd = context.boundary.cwd
     task = context.board.tasks.get(entry.task_id)
-    target = task.workspace.target if task is not None else ""
+    target = task.workspace.files_on if task is not None else ""
     paths = [
         visible(f"{target}:{path}" if target else os.path.relpath(path, cwd))
         for path in entry.paths

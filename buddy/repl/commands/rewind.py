@@ -85,7 +85,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Show the changes that would be undone, without doing it."""
     cwd = context.boundary.cwd
-    machine = context.board.task(context.focus).workspace.target
+    machine = context.board.task(context.focus).workspace.files_on
     log = log_of(context, context.focus)
     diff = await asyncio.to_thread(diff_of, log, changed, cwd, machine)
     context.screen.print(_block(context, diff, f"changed since prompt {number}"))
@@ -117,7 +117,7 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
             left = format_count(len(changed) - len(undone), "change")
             done = format_count(len(undone), "change")
             raise CommandError(f"{error} {done} undone, {left} not. The conversation stays.") from error
-    target, cwd = task.workspace.target, context.boundary.cwd
+    target, cwd = task.workspace.files_on, context.boundary.cwd
     paths = [
         visible(f"{target}:{path}" if target else os.path.relpath(path, cwd))
         for path in changed_paths(undone)

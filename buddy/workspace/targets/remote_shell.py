@@ -25,6 +25,7 @@ class StartedCommand:
     def __init__(self, connection: TargetConnection, command: RemoteCommand, child: Child, cwd: str) -> None:
         self._connection, self._command, self._cwd = connection, command, cwd
         self.child = child
+        self.advice = ""
 
     def note(self) -> str:
         """Return what the model has to know about its end. Raises `ToolError` where nobody knows how it
@@ -56,8 +57,9 @@ class RemoteShell:
         self.name = connection.destination.name
         self.shown = f"{self.name} ({connection.destination.shown})"
 
-    async def start(self, ctx: ToolContext, command: str, cwd: str) -> StartedCommand:
+    async def start(self, ctx: ToolContext, command: str, cwd: str, *, in_background: bool) -> StartedCommand:
         """Start a command in a folder ("": the target's own). Connects; raises `ToolError`."""
+        del in_background  # nobody sees where it runs
         facts = await asyncio.to_thread(self._connection.ensure)
         if cwd == "~" or cwd.startswith("~/"):
             cwd = facts.home + cwd[1:]

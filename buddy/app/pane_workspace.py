@@ -1,0 +1,121 @@
+"""The workspace of a task on a tmux target: files and tools are those of this machine, commands are typed
+into a shared pane. Imported when such a target is used."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from buddy.agent.tool import Tool
+from buddy.app.pane_tools import capture_shared_pane, send_pane_keys
+from buddy.app.remote_workspace import TargetParts, as_unknown
+from buddy.extend.system_prompt import render_template, template_text
+from buddy.safety.paths import is_beneath
+from buddy.safety.policy.facts import Facts
+from buddy.tasks.dependencies import TaskServices, Workspace
+from buddy.workspace.elsewhere import TargetShell
+from buddy.workspace.targets.pane_connection import PaneConnection
+from buddy.workspace.targets.pane_shell import PaneShell
+from buddy.workspace.targets.shared_pane import SharedPane
+from buddy.workspace.targets.transport import ConnectionState
+
+_PANE_TOOLS: dict[str, Tool] = {tool.name: tool for tool in (send_pane_keys, capture_shared_pane)}
+
+
+class PaneTarget:
+    """One tmux target: its pane, and the workspaces of the tasks on it. `root` is the workspace."""
+
+    def __init__(self, connection: PaneConnection, root: str) -> None:
+        self._connection, self._root = connection, root
+        self.shown = connection.address.shown
+
+    @property
+    def state(self) -> ConnectionState:
+        """Return the state of the pane when it was used last."""
+        return self._connection.state
+
+    def explain_loss(self) -> str:
+        """Return why the pane was lost or could not be opened, "" when it was not."""
+        return self._connection.reason
+
+    def connect(self) -> None:
+        """Find the pane, or make it. Blocks; raises `ToolError`."""
+        self._connection.ensure()
+
+    def try_out(self) -> None:
+        """Check that the pane can be reached, without making it. Blocks; raises `ToolError`."""
+        self._connection.check_program()
+
+    def close(self) -> None:
+        """Do nothing: the pane is the person's, and stays."""
+
+    def workspace(self, parts: TargetParts) -> Workspace:
+        """Return the workspace of this machine with commands in the pane."""
+        name = self._connection.address.name
+        shell = PaneShell(self._connection, parts.children, private_folder(self._root))
+        pane = SharedPane(self._connection)
+        prompt = render_template(template_text("pane_prompt.md"), {"name": name, "shown": self.shown})
+        return replace(
+            parts.local,
+            system=f"{parts.local.system}\n{prompt}",
+            facts=_PaneJudge(name, parts).facts,
+            services=_services(parts.local.services, shell, pane),
+            target=name,
+            target_shown=shell.shown,
+            fit=_fit,
+        )
+
+
+def _fit(tool: Tool) -> Tool:
+    """Return the tool of this name for the pane, the tool itself where there is none."""
+    return _PANE_TOOLS.get(tool.name, tool) if tool.source == "built-in" else tool
+
+
+def private_folder(root: str) -> str:
+    """Return the folder for the files of commands. Commands in the sandbox may write into the workspace:
+    there they could exchange what the pane's shell is about to read."""
+    usual = tempfile.gettempdir()
+    return "/tmp" if is_beneath(os.path.realpath(usual), root) else usual  # noqa: S108 - a private folder in it
+
+
+def _services(
+    local: Callable[[int], TaskServices], shell: TargetShell, pane: SharedPane
+) -> Callable[[int], TaskServices]:
+    """Return a function that makes the services of a task: those of this machine, and the pane."""
+
+    def with_pane(services: TaskServices) -> TaskServices:
+        def copy(task_id: int) -> TaskServices:
+            return with_pane(services.copy(task_id))
+
+        return replace(
+            services, services={**services.services, TargetShell: shell, SharedPane: pane}, copy=copy
+        )
+
+    return lambda task_id: with_pane(local(task_id))
+
+
+class _PaneJudge:
+    """Collects facts about calls. Nothing confines what is typed into the pane, and aliases and functions of
+    its shell change what a command means: none is taken for one that only reads."""
+
+    def __init__(self, name: str, parts: TargetParts) -> None:
+        self._name, self._local = name, parts.local
+
+    def facts(self, tool: Tool, arguments: Any) -> Facts:
+        """Collect what the policy needs to know about a call. Raises `ToolError`."""
+        facts = self._local.facts(tool, arguments)
+        if tool.command is None and _PANE_TOOLS.get(tool.name) is not tool:
+            return facts
+        return replace(
+            facts,
+            risk=tool.risk,
+            shell=as_unknown(facts.shell) if facts.shell is not None else None,
+            sandboxed=False,
+            read_only_sandbox=False,
+            own_programs=(),
+            target=self._name,
+        )

@@ -1,0 +1,219 @@
+"""One command typed into a pane, as its `Child` sees it: a local reader stands for it, whose end is also the
+end of the command in the pane."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import IO
+
+from buddy.agent.tool import NOTHING_BLOCKED, Blocked, ToolError
+from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
+from buddy.workspace.processes.process_tree import Tag, new_tag
+from buddy.workspace.processes.termination import Tree
+from buddy.workspace.targets.pane_connection import PaneConnection
+from buddy.workspace.targets.pane_prompt import BUSY_LIMIT_S, START_LIMIT_S, PaneTypist, StoppedTypingError
+from buddy.workspace.targets.pane_script import command_script, typed_line
+from buddy.workspace.targets.supervisor import ScriptReport, quote, read_report
+from buddy.workspace.targets.tmux import TmuxError
+
+READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pane_reader.py")
+INTERRUPT_S = 1.0
+"""The time a command has to end after C-c."""
+TERMINATE_S = 0.5
+KILL_S = 3.0
+READY_LIMIT_S = 10.0
+POLL_S = 0.01
+MAX_SAID_BYTES = 16_384
+
+
+class PaneCommand:
+    """A command in a pane. `own_window`: the pane is there for it alone and is closed with it; `scratch` is
+    the folder for its private files; `variables` are set for it."""
+
+    def __init__(
+        self,
+        connection: PaneConnection,
+        pane: str,
+        *,
+        own_window: bool,
+        scratch: str,
+        variables: Mapping[str, str],
+    ) -> None:
+        self._connection, self._tmux, self._pane = connection, connection.tmux, pane
+        self._own_window = own_window
+        self._scratch, self._variables = scratch, variables
+        self._tag: Tag = new_tag()
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `finish`
+        self._folder = ""
+        self._lock = threading.RLock()
+        self._report = ScriptReport({})
+        self._has_pipe = self._is_sent = self._is_settled = False
+        self._is_abandoned = threading.Event()
+        self.shell = ""
+        self.survivors: tuple[int, ...] = ()
+
+    def start(self, children: ChildProcesses, task_id: int) -> Child:
+        """Start the reader; nothing is typed yet. Raises `ToolError`."""
+        try:
+            # Only this user can enter the folder.
+            self._folder = tempfile.mkdtemp(prefix="buddy-", dir=self._scratch)
+            pipe = os.path.join(self._folder, "out")
+            os.mkfifo(pipe, 0o600)
+            argv = (sys.executable, "-I", "-S", READER, pipe, self._tag.text)
+            request = CommandRequest(argv, "/", task_id, limited=False)
+            return children.start(request, errors=self._said.fileno(), remote=self)
+        except OSError as error:
+            self.finish()
+            raise ToolError(f"the files of the command can't be made: {error.strerror}") from error
+        except ToolError:
+            self.finish()
+            raise
+
+    def send(self, command: str, folder: str, is_cancelled: Callable[[], bool]) -> None:
+        """Type the command into the pane when its shell waits for one. Blocks; raises `ToolError` when
+        nothing was typed, `StoppedTypingError` when it was cancelled before."""
+
+        def is_stopped() -> bool:
+            return self._is_abandoned.is_set() or is_cancelled()
+
+        typist = PaneTypist(self._connection, self._pane, is_stopped)
+        self.shell = typist.await_shell(
+            START_LIMIT_S if self._connection.is_new(self._pane) else BUSY_LIMIT_S
+        )
+        if self._tmux.look(self._pane).state.is_piped:
+            raise ToolError(
+                "the output of the pane already goes to another program (pipe-pane), perhaps another buddy; "
+                "nothing was typed. It ends with: tmux pipe-pane"
+            )
+        self._write("command", f"{command}\n")
+        script = command_script(
+            self.shell,
+            tag=self._tag.text,
+            title=command,
+            folder=folder,
+            command=os.path.join(self._folder, "command"),
+            variables={**self._variables, "BUDDY_JOB": self._tag.text},
+        )
+        self._write("run", script)
+        self._await("reading", is_stopped)
+        self._has_pipe = True
+        self._tmux.run("pipe-pane", "-O", "-t", self._pane, f"exec cat > {quote(self._folder + '/out')}")
+        with self._lock:
+            if is_stopped():
+                raise StoppedTypingError
+            self._is_sent = True  # from here on somebody may have to end it
+        try:
+            typist.send_line(typed_line(self.shell, os.path.join(self._folder, "run")))
+        except (ToolError, StoppedTypingError):
+            self._is_sent = False
+            raise
+        self._await("pid", is_stopped)
+
+    def abandon(self) -> None:
+        """Have `send` stop before it sends the line, if it has not yet."""
+        self._is_abandoned.set()
+
+    @property
+    def end_words(self) -> ScriptReport:
+        """Return what the reader said."""
+        with self._lock:
+            if not self._said.closed:
+                data = os.pread(self._said.fileno(), MAX_SAID_BYTES, 0)
+                self._report = read_report(data.decode("utf-8", "replace"), self._tag.text)
+            return self._report
+
+    # -- what a `Child` asks of whoever confines it
+
+    def blocked_accesses(self) -> Blocked:
+        """Return nothing: no sandbox confines it."""
+        return NOTHING_BLOCKED
+
+    def ports(self) -> tuple[int, ...]:
+        """Return nothing: whatever it serves, it serves to everybody."""
+        return ()
+
+    def restore_changes(self) -> None:
+        """Make sure that nothing of a command that did not end by itself runs. Blocks."""
+        with self._lock:
+            if self._is_settled:
+                return
+            self._is_settled = True
+            words = self.end_words
+            with suppress(TmuxError):
+                if self._is_sent and words.get("end") is None and words.get("interrupted") is None:
+                    self._interrupt(words)
+            with suppress(TmuxError):
+                if self._has_pipe and words.get("gone") is None:
+                    self._tmux.run("pipe-pane", "-t", self._pane)
+
+    def finish(self) -> None:
+        """Let go of what is held for it."""
+        with self._lock:
+            _ = self.end_words
+            self._said.close()
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            if self._own_window:
+                self._connection.close_window(self._pane)
+
+    # -- internals
+
+    def _write(self, name: str, text: str) -> None:
+        path = os.path.join(self._folder, name)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+
+    def _await(self, word: str, is_stopped: Callable[[], bool]) -> None:
+        """Wait until the reader says a word. Raises `ToolError`."""
+        deadline = time.monotonic() + READY_LIMIT_S
+        while self.end_words.get(word) is None:
+            if is_stopped():
+                raise StoppedTypingError
+            if time.monotonic() >= deadline or self.end_words.get("gone") is not None:
+                raise ToolError(
+                    f"pane {self._pane} did not begin with the command; capture_pane shows what it does"
+                )
+            time.sleep(POLL_S)
+
+    def _interrupt(self, words: ScriptReport) -> None:
+        """End the command: C-c, then TERM and KILL to everything it started; the shell stays."""
+        pid = words.get("pid")
+        is_there = self._connection.is_there(self._pane)
+        if is_there and words.get("gone") is not None:
+            return  # somebody ended the pipe of the pane, which says nothing about the command
+        if is_there:
+            self._tmux.paste(self._pane, "\x03")
+        if pid is None or not pid.isdigit():
+            return
+        tree = Tree(int(pid), self._tag)
+        if is_there and _is_quiet(tree, INTERRUPT_S):
+            return
+        tree.terminate()
+        if not _is_quiet(tree, TERMINATE_S):
+            deadline = time.monotonic() + KILL_S
+            while tree.kill() and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            self.survivors = tuple(process.pid for process in tree.living())
+        if is_there:
+            self._tmux.run("send-keys", "-R", "-t", self._pane)  # a killed editor leaves its screen behind
+
+
+def _is_quiet(tree: Tree, limit_s: float) -> bool:
+    """Wait until nothing of a command runs; tell whether that came true in time."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        tree.living()
+        if tree.is_quiet:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)

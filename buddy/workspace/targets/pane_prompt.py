@@ -1,0 +1,237 @@
+"""Typing a line at the prompt of a shell that a person types at, too. Blocks; call it in a thread.
+
+Nothing is typed unless the shell waits for a line and that line is empty."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import one_line, visible
+from buddy.workspace.processes.process_tree import all_processes, read_process
+from buddy.workspace.targets.pane_connection import PaneConnection
+from buddy.workspace.targets.pane_script import SHELLS
+from buddy.workspace.targets.tmux import PaneState, PaneView
+
+BUSY_LIMIT_S = 2.0
+"""The time a program in front may take to end: the one before may just draw its prompt."""
+START_LIMIT_S = 20.0
+"""The time the shell of a new pane may take to its first prompt."""
+LINE_LIMIT_S = 10.0
+"""The time a person gets to send or clear a line."""
+ECHO_LIMIT_S = 5.0
+MOVE_LIMIT_S = 0.25
+POLL_S = 0.02
+LEFT, RIGHT, ERASE = "\x1b[D", "\x1b[C", "\x7f"
+_EDITORS = frozenset({"bash", "zsh", "fish", "ksh", "ksh93", "mksh"})
+"""Shells that edit the line themselves: while they do, and only then, the terminal collects no lines."""
+_WITH_FILE = frozenset({"--rcfile", "--init-file", "-o", "+o", "-O", "+O"})
+_SIGNS = ("$", "#", "%", ">")
+
+
+class StoppedTypingError(Exception):
+    """The call was cancelled before the line was sent."""
+
+
+class PaneTypist:
+    """Types into one pane. `is_cancelled` is asked all the time."""
+
+    def __init__(self, connection: PaneConnection, pane: str, is_cancelled: Callable[[], bool]) -> None:
+        self._connection, self._tmux, self._pane = connection, connection.tmux, pane
+        self._is_cancelled = is_cancelled
+
+    def await_shell(self, limit_s: float) -> str:
+        """Wait until a shell in the pane waits for a line; return its name. Raises `ToolError` for a pane
+        that runs something else."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            view = self._look()
+            self._check(view)
+            shell = waiting_shell(view)
+            if shell:
+                return shell
+            if time.monotonic() >= deadline:
+                raise ToolError(_busy(view))
+            self._pause()
+
+    def send_line(self, line: str) -> None:
+        """Type a line at the prompt and send it. Raises `ToolError` when the prompt is not empty, or the
+        shell does not take it; then nothing was run."""
+        before = self._empty_prompt()
+        if self._is_cancelled():
+            raise StoppedTypingError
+        self._tmux.paste(self._pane, line)
+        if not self._shows(before, line):
+            self._tmux.paste(self._pane, ERASE * len(line))
+            raise ToolError(
+                f"the shell in pane {self._pane} did not take what was typed; nothing was run. "
+                "capture_pane shows it"
+            )
+        if self._is_cancelled():
+            self._tmux.paste(self._pane, ERASE * len(line))
+            raise StoppedTypingError
+        self._connection.prompts[self._pane] = before.left_of_cursor()
+        self._tmux.paste(self._pane, "\r")
+
+    def _look(self) -> PaneView:
+        return self._tmux.look(self._pane)
+
+    def _pause(self) -> None:
+        if self._is_cancelled():
+            raise StoppedTypingError
+        time.sleep(POLL_S)
+
+    def _check(self, view: PaneView) -> None:
+        state = view.state
+        if state.is_dead:
+            raise ToolError(f"the program in pane {self._pane} has ended; close the pane or respawn it")
+        if state.is_shared_input:
+            raise ToolError(
+                "synchronize-panes is on: what is typed would go to other panes, too; nothing was typed"
+            )
+
+    def _empty_prompt(self) -> PaneView:
+        """Wait for an empty line at the prompt."""
+        deadline = time.monotonic() + LINE_LIMIT_S
+        while True:
+            view = self._look()
+            if not waiting_shell(view):
+                raise ToolError(_busy(view))
+            if self._is_empty(view):
+                return view
+            if time.monotonic() >= deadline:
+                typed = one_line(view.left_of_cursor(), 200)
+                raise ToolError(
+                    f"somebody has typed at the pane's prompt and not sent it: {visible(typed)!r}; nothing "
+                    "was run. Ask them, or clear the line with send_keys"
+                )
+            self._pause()
+
+    def _is_empty(self, view: PaneView) -> bool:
+        left = view.left_of_cursor()
+        if left == self._connection.prompts.get(self._pane):
+            return True
+        if not is_raw(view.state.tty):  # a shell without a line editor: arrows would be typed
+            return left.rstrip().endswith(_SIGNS)
+        # An arrow moves the cursor only over text.
+        return not self._moves(view, LEFT, RIGHT) and not self._moves(view, RIGHT, LEFT)
+
+    def _moves(self, view: PaneView, key: str, back: str) -> bool:
+        self._tmux.paste(self._pane, key)
+        at = (view.state.column, view.state.row)
+        deadline = time.monotonic() + MOVE_LIMIT_S
+        while time.monotonic() < deadline:
+            now = self._look().state
+            if (now.column, now.row) != at:
+                self._tmux.paste(self._pane, back)
+                return True
+            self._pause()
+        return False
+
+    def _shows(self, before: PaneView, line: str) -> bool:
+        """Tell whether the line came to stand on the screen, behind the prompt as it was."""
+        prompt = before.left_of_cursor()
+        wanted = _joined(line)
+        if prompt.isascii():
+            wanted = _joined(prompt) + wanted
+        deadline = time.monotonic() + ECHO_LIMIT_S
+        while time.monotonic() < deadline:
+            view = self._look()
+            if wanted in _joined("".join(view.lines[: view.state.row + 1])):
+                return True
+            time.sleep(POLL_S)
+        return False
+
+
+def _joined(text: str) -> str:
+    """Return a text without its blanks: a line may be cut at any cell of the screen."""
+    return "".join(text.split())
+
+
+def program_of(state: PaneState) -> str:
+    """Return the program in front: of a group of processes the one that was started last, because the group
+    of a command is led by a shell."""
+    leader = foreground_of(state.pid)
+    group = [process for process in all_processes().values() if process.group == leader] if leader else []
+    last = max(group, key=lambda process: (process.started, process.pid), default=None)
+    return (_name_of(last.pid) if last is not None else "") or state.program
+
+
+def _busy(view: PaneView) -> str:
+    program = one_line(program_of(view.state), 60) or "a program"
+    what = "a full-screen program, " if view.state.is_full_screen else ""
+    return (
+        f"the pane runs {what}{visible(program)}, and no shell waits for a command; nothing was typed. "
+        "capture_pane shows it, send_keys types into it (q leaves a pager, C-c ends most programs)"
+    )
+
+
+def waiting_shell(view: PaneView) -> str:
+    """Return the shell that waits for a line in a pane, "" when something else runs there, or a script."""
+    state = view.state
+    if state.is_full_screen or state.is_dead:
+        return ""
+    leader = foreground_of(state.pid)
+    name = (_name_of(leader) if leader else "") or state.program
+    name = name.removeprefix("-")
+    if name not in SHELLS or (leader and not _is_interactive(leader)):
+        return ""
+    if name in _EDITORS and not is_raw(state.tty):
+        return ""
+    return name
+
+
+def foreground_of(pid: int) -> int:
+    """Return the leader of the foreground process group of a process's terminal, 0 when it is not known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return 0
+    fields = line[line.rfind(b")") + 2 :].split()
+    group = int(fields[5]) if len(fields) > 5 else 0
+    return group if group > 0 and read_process(group) is not None else 0
+
+
+def _name_of(pid: int) -> str:
+    with suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
+        return file.read().decode("utf-8", "replace").strip()
+    return ""
+
+
+def _is_interactive(pid: int) -> bool:
+    """Tell whether a shell was started without a script or command."""
+    if sys.platform != "linux":
+        return True
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().decode("utf-8", "replace").rstrip("\0").split("\0")[1:]
+    except OSError:
+        return False
+    is_value = False
+    for word in words:
+        if is_value:
+            is_value = False
+        elif not word.startswith(("-", "+")) or (word[1:2] != "-" and "c" in word):
+            return False
+        is_value = word in _WITH_FILE
+    return True
+
+
+def is_raw(tty: str) -> bool:
+    """Tell whether a terminal passes every key on at once instead of collecting a line."""
+    try:
+        descriptor = os.open(tty, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not termios.tcgetattr(descriptor)[3] & termios.ICANON
+    except termios.error:
+        return False
+    finally:
+        os.close(descriptor)
