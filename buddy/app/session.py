@@ -63,6 +63,7 @@ from buddy.tools.todo import Plan, WallClock
 from buddy.tools.web import WebAccess, choose_search
 from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.editor_buffers import EditorBuffers
 from buddy.workspace.files.locks import FileLocks
 from buddy.workspace.files.read_tracking import FileViews, changed_since
 from buddy.workspace.git.run import GitLock, RepositoryTrust
@@ -83,10 +84,12 @@ UNATTENDED_WAIT_S = 900
 
 class ProgramSide(msgspec.Struct, frozen=True):
     """The parts of a session that a program provides. `answers`: it answers requests for approval and
-    questions; `servers` opens connections to its MCP servers, by name."""
+    questions; `servers` opens connections to its MCP servers, by name; `buffers` are the open files of an
+    editor."""
 
     answers: bool = False
     servers: Mapping[str, ChannelFactory] = {}
+    buffers: EditorBuffers | None = None
 
 
 class Session:
@@ -109,6 +112,7 @@ class Session:
         self.launch, self.loaded, self.settings, self.options = launch, loaded, settings, options
         self.models, self.store, self.journal, self.attended = models, store, journal, attended
         self.program = program
+        self.buffers = program.buffers if program is not None else None
         self.notes: tuple[str, ...] = ()
         self.instructions = _instructions(launch, settings)
         self.rules = RuleFiles(launch, loaded)
@@ -134,6 +138,7 @@ class Session:
             os.path.join(journal.directory, "undo"),
             seal=journal.seal.derive("undo"),
             trees=(root, *launch.boundary.extra),
+            buffers=self.buffers,
         )
         self.trash = open_trash(launch, store)
         self.locks, self.git_lock, self.approved = FileLocks(), GitLock(), Approved()
@@ -434,11 +439,17 @@ def _services(
         )
     }
 
+    buffers = session.buffers
+    if buffers is not None:
+        shared[EditorBuffers] = buffers
+
     def of_task(views: FileViews, plan: Plan, folders: FolderInstructions) -> TaskServices:
         return TaskServices(
             services={**shared, FileViews: views, Plan: plan, FolderInstructions: folders},
             copy=lambda _task_id: of_task(views.copy(), plan.copy(), folders.copy()),
-            changes=lambda: changed_since(views, lambda real: os.path.relpath(real, boundary.cwd)),
+            changes=lambda: changed_since(
+                views, lambda real: os.path.relpath(real, boundary.cwd), buffers=buffers
+            ),
             forget_shown=views.forget_shown,
         )
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
-from buddy.app.session import Session, open_session
+from buddy.app.session import ProgramSide, Session, open_session
 from buddy.app.session_store import open_store
 from buddy.app.stderr import tell
 from buddy.app.trust import FolderTrust
@@ -35,6 +35,7 @@ from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import choose_look
 from buddy.repl.view.blocks import Block, CommandEcho
 from buddy.sessions.listing import SessionSummary
+from buddy.workspace.files.editor_buffers import EditorBuffers
 
 MAX_LINE_BYTES = 50 * 1024 * 1024
 """One message of the editor; a prompt carries pictures."""
@@ -102,7 +103,14 @@ class EditorSessions:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool, servers: str
+        self,
+        folder: str,
+        extra: Sequence[str],
+        *,
+        reference: str,
+        fork: bool,
+        servers: str,
+        buffers: EditorBuffers | None,
     ) -> AsyncGenerator[Session]:
         """Open a session of a folder: a new one, or the one of a reference or a copy of it."""
         options = replace(
@@ -119,7 +127,14 @@ class EditorSessions:
             reference = await asyncio.to_thread(store.fork, reference)
         models = Models(loaded.settings, launch)
         opening = open_session(
-            launch, loaded, options, models=models, store=store, reference=reference, attended=True
+            launch,
+            loaded,
+            options,
+            models=models,
+            store=store,
+            reference=reference,
+            attended=True,
+            program=ProgramSide(buffers=buffers),
         )
         async with opening as session:
             for note in session.notes:

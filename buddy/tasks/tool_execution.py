@@ -24,6 +24,7 @@ from buddy.tasks.workspaces import has_running_jobs
 from buddy.tools.task_model import TaskModel
 from buddy.workspace.checkpoints.checkpoints import Mark
 from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.editor_buffers import EditorBuffers, unsaved_note
 from buddy.workspace.files.store import Stamp, stamp_of
 from buddy.workspace.undo.log import UndoLog
 
@@ -115,6 +116,8 @@ class TestWindows:
 
 LONG_CHARS = 8_000
 
+SEES_THE_DISK = frozenset({"shell", "search"})
+"""Categories of tools that see files as they are saved, whatever an editor shows."""
 LOOK_EVERY_S = 1.0
 """Maximum age of a look at the files a task has read; it takes some microseconds per file."""
 
@@ -169,6 +172,7 @@ async def execute(
         seconds = parts.clock.now() - started
         parts.journal.tool_end(task.task_id, call.id, status, seconds)
     text = await _append_changes(task, writes, result.text, access, parts.clock.now())
+    text += await _unsaved_note(task, tool)
     return msgspec.structs.replace(result, text=await _redact(parts, text))
 
 
@@ -319,6 +323,15 @@ async def _in_window(
     with around.writes.windows.open(task.task_id, task.workspace.boundary.root) as window:
         result = await tool.run(context, arguments)
     return msgspec.structs.replace(result, text=result.text + window.report())
+
+
+async def _unsaved_note(task: Task, tool: Tool) -> str:
+    """Return a line that tells where a command or a search did not see what the editor shows, "" for
+    nothing."""
+    buffers = task.services.services.get(EditorBuffers)
+    if not isinstance(buffers, EditorBuffers) or tool.category not in SEES_THE_DISK:
+        return ""
+    return await asyncio.to_thread(unsaved_note, buffers)
 
 
 async def _append_changes(task: Task, writes: Writes, text: str, access: Access, now: float) -> str:

@@ -23,8 +23,9 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.llm.pictures import MadePictures, PictureOrder, PictureService
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
-from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, load_file, locate_checked
+from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, locate_checked
 from buddy.tools.task_model import TaskModel
+from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.picture_header import may_be_transparent, media_type_of, picture_size
@@ -106,7 +107,7 @@ def _preview(ctx: ToolContext, paths: Sequence[str], title: str, lines: Sequence
     replaced: list[str] = []
     for path in paths:
         target = locate(ctx.service(Boundary), path)
-        before = load_file(target)
+        before = DiskFiles().load(target)
         digest = "" if before is None else before.digest
         ctx.service(Approved).remember(ctx.call_id, path, target.real, digest)
         if before is not None:
@@ -238,7 +239,7 @@ async def generate_image(
 def _refuse_unapproved(ctx: ToolContext, paths: Sequence[str]) -> None:
     """Refuse before money is spent what would be refused when it is written. Raises `ToolError`."""
     targets = [locate_checked(ctx, path) for path in paths]
-    _PicturesPlanner([b""] * len(paths), _was_shown(ctx))(ctx, targets, load_file)
+    _PicturesPlanner([b""] * len(paths), _was_shown(ctx))(ctx, targets, DiskFiles().load)
 
 
 def _access_cut(arguments: Any) -> Access:
@@ -258,7 +259,7 @@ def _preview_cut(ctx: ToolContext, arguments: Any) -> Plain:
 
 def _load_source(source: Located) -> bytes:
     """Return the bytes of a picture that may be sent. Raises `ToolError`."""
-    loaded = load_file(source)
+    loaded = DiskFiles().load(source)
     if loaded is None:
         raise ToolError(f"there is no file {source.shown}")
     data = loaded.data

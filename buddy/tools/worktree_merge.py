@@ -18,7 +18,7 @@ from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.git_repository import read_if_regular
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
-from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, difference, load_file
+from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, difference, loader_of
 from buddy.workspace.checkpoints.snapshots import LINK_MODE
 from buddy.workspace.files.line_diff import Conflict, merge_bytes
 from buddy.workspace.files.store import LoadedFile
@@ -90,7 +90,7 @@ def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
     boundary = ctx.service(Boundary)
     try:
         return all(
-            _merge(file, locate(boundary, f"{boundary.root}/{file.path}"), load_file) is None
+            _merge(file, locate(boundary, f"{boundary.root}/{file.path}"), loader_of(ctx)) is None
             for file in changes.files
             if not file.is_link
         )

@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.agent.tool import ToolContext
 from buddy.safety.paths import Located
-from buddy.workspace.files.store import LoadedFile, Replacement, Stamp
+from buddy.workspace.files.access import FileAccess
 from buddy.workspace.processes.child import Child
 
 
@@ -26,7 +26,7 @@ class RemoteStatus(msgspec.Struct, frozen=True):
     links: int = 1
 
 
-class TargetFiles(Protocol):
+class TargetFiles(FileAccess, Protocol):
     """The files of another machine. Every method blocks, and raises `ToolError`."""
 
     name: str
@@ -39,24 +39,12 @@ class TargetFiles(Protocol):
         """Return what is at a real path, None for nothing."""
         ...
 
-    def load(self, located: Located, *, max_bytes: int = ...) -> LoadedFile | None:
-        """Return a file's bytes, None when there is no such file."""
-        ...
-
     def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
         """Return the entries of a folder."""
         ...
 
     def read_link(self, real: str) -> str:
         """Return the target of a link, "" when it can't be read."""
-        ...
-
-    def replace(self, new: Replacement) -> Stamp:
-        """Replace or create a file, whole or not at all."""
-        ...
-
-    def remove(self, real: str, shown: str, was: LoadedFile) -> None:
-        """Delete a file that still is what it was."""
         ...
 
     def is_secret(self, real: str) -> bool:

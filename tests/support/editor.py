@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acp import PROTOCOL_VERSION, schema, spawn_agent_process
+from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process
 from acp.client.connection import ClientSideConnection
 
 from tests.fake_llm.script import Reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import DEADLINE_S, Program, running
 
-TOOLS = ("read_file", "write_file", "edit_file", "run_shell", "todo", "ask_user")
+TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "run_shell", "todo", "ask_user")
 
 
 class Editor:
@@ -54,6 +54,10 @@ class Editor:
                 self.changed.clear()
                 await self.changed.wait()
 
+    def capabilities(self) -> schema.ClientCapabilities:
+        """What this editor declares."""
+        return schema.ClientCapabilities()
+
     def on_connect(self, _agent: object) -> None:
         """The connection is handed over by `connected`."""
 
@@ -66,21 +70,63 @@ async def connected(
     command = (sys.executable, "-m", "buddy", "acp", *options_of_buddy)
     options = {"cwd": program.repo, "env": variables, "use_unstable_protocol": True}
     async with spawn_agent_process(editor, *command, **options) as (connection, _process):  # type: ignore[arg-type]
-        await connection.initialize(protocol_version=PROTOCOL_VERSION)
+        await connection.initialize(
+            protocol_version=PROTOCOL_VERSION, client_capabilities=editor.capabilities()
+        )
         yield connection
 
 
 @asynccontextmanager
 async def opened(
-    folder: Path, replies: Sequence[Reply], *, answer: str = "once", options: Sequence[str] = ()
+    folder: Path,
+    replies: Sequence[Reply],
+    *,
+    answer: str = "once",
+    options: Sequence[str] = (),
+    editor: Editor | None = None,
 ) -> AsyncGenerator[tuple[Program, Editor, ClientSideConnection, str, FakeLLM]]:
     async with FakeLLM(replies) as server:
         program = Program(folder, server.url, "chat", TOOLS)
         program.files(a__py="x = 1\ny = 2\n")
-        editor = Editor(answer)
+        editor = editor or Editor(answer)
         async with connected(program, editor, *options) as connection:
             session = await connection.new_session(cwd=str(program.repo), mcp_servers=[])
             yield program, editor, connection, session.session_id, server
+
+
+class FileEditor(Editor):
+    """An editor with open files: `buffers` are unsaved texts by path. It saves what it has to write,
+    unless the file was unsaved before."""
+
+    def __init__(self, answer: str, *, writes: bool = True) -> None:
+        super().__init__(answer)
+        self.buffers: dict[str, str] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.writes = writes
+
+    def capabilities(self) -> schema.ClientCapabilities:
+        files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=self.writes)
+        return schema.ClientCapabilities(fs=files)
+
+    async def read_text_file(
+        self, session_id: str, path: str, **_options: Any
+    ) -> schema.ReadTextFileResponse:
+        self.asked.append(("read", path))
+        if path in self.buffers:
+            return schema.ReadTextFileResponse(content=self.buffers[path])
+        if not Path(path).is_file():
+            raise RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=Path(path).read_text())
+
+    async def write_text_file(
+        self, session_id: str, path: str, content: str, **_options: Any
+    ) -> schema.WriteTextFileResponse:
+        self.asked.append(("write", path))
+        if path in self.buffers:
+            self.buffers[path] = content
+        else:
+            Path(path).write_text(content, newline="")
+        return schema.WriteTextFileResponse()
 
 
 class RawEditor:

@@ -66,6 +66,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """Abilities of the client beyond the protocol's minimum."""
 
     streams_terminals: bool
+    reads_files: bool = False
+    writes_files: bool = False
 
 
 class EditorSession:

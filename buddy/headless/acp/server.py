@@ -18,12 +18,15 @@ from buddy.app.session import Session
 from buddy.config.settings import ConfigError
 from buddy.headless.acp.content import PromptError, read_prompt
 from buddy.headless.acp.conversation import Capabilities, EditorSession, SlashCommands
+from buddy.headless.acp.editor_files import EditorFileRequests
 from buddy.headless.acp.handed_servers import HandedServersError, read_handed
+from buddy.headless.acp.message_reader import TOO_LONG
 from buddy.headless.running_tasks import RunningTasks
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
+from buddy.workspace.files.editor_buffers import EditorBuffers
 
 _CLOSED = -32002
 """The protocol's code for a resource that is not there."""
@@ -33,10 +36,17 @@ class Sessions(Protocol):
     """Opens sessions for the server; provided by the command line."""
 
     def open(
-        self, folder: str, extra: Sequence[str], *, reference: str, fork: bool, servers: str
+        self,
+        folder: str,
+        extra: Sequence[str],
+        *,
+        reference: str,
+        fork: bool,
+        servers: str,
+        buffers: EditorBuffers | None,
     ) -> contextlib.AbstractAsyncContextManager[Session]:
         """Open a session of a folder: a new one, or the one of a reference or a copy of it. `servers` are
-        the MCP servers of the editor as JSON, "" for none."""
+        the MCP servers of the editor as JSON, "" for none; `buffers` are its open files."""
         ...
 
     def commands(self, session: Session) -> SlashCommands:
@@ -78,7 +88,12 @@ class BuddyAgent:
     ) -> schema.InitializeResponse:
         """Agree on version 1 and say what buddy can do."""
         meta = (client_capabilities.field_meta if client_capabilities else None) or {}
-        self._capabilities = Capabilities(streams_terminals=meta.get("terminal_output") is True)
+        files = client_capabilities.fs if client_capabilities else None
+        self._capabilities = Capabilities(
+            streams_terminals=meta.get("terminal_output") is True,
+            reads_files=files is not None and files.read_text_file is True,
+            writes_files=files is not None and files.write_text_file is True,
+        )
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="buddy", title="buddy", version=__version__),
@@ -212,7 +227,9 @@ class BuddyAgent:
             conversation.cancel()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Refuse methods of other agents."""
+        """Refuse methods of other agents, and requests that were too long to be read."""
+        if method == TOO_LONG:
+            raise RequestError.invalid_request({"details": str(params.get("details", ""))[:200]})
         raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
@@ -238,8 +255,17 @@ class BuddyAgent:
             servers, notes = read_handed(handed)
         except HandedServersError as error:
             raise RequestError.invalid_params({"details": str(error)}) from error
-        opening = self._sessions.open(cwd, extra or (), reference=reference, fork=fork, servers=servers)
+        requests = EditorFileRequests(self._client, asyncio.get_running_loop())
+        opening = self._sessions.open(
+            cwd,
+            extra or (),
+            reference=reference,
+            fork=fork,
+            servers=servers,
+            buffers=self._buffers(requests, (cwd, *(extra or ()))),
+        )
         session = await _answer_errors(stack.enter_async_context(opening))
+        requests.session_id = session.session_id
         conversation = EditorSession(
             session, self._client, self._sessions.commands(session), self._capabilities
         )
@@ -249,6 +275,13 @@ class BuddyAgent:
         # In its own task: it begins when the response to the request is on its way.
         self._later.start(conversation.offer_commands(notes))
         return conversation
+
+    def _buffers(self, requests: EditorFileRequests, folders: Sequence[str]) -> EditorBuffers | None:
+        """Return the open files of an editor that shows them; writing alone is no use, since nobody could
+        look whether it was done."""
+        if not self._capabilities.reads_files:
+            return None
+        return EditorBuffers(requests, folders, writes=self._capabilities.writes_files)
 
     async def _close(self, session_id: str) -> None:
         del self._conversations[session_id]

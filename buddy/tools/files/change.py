@@ -6,7 +6,6 @@ A plan is made by the tool's own pure function; the preview makes the same plan 
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -19,10 +18,12 @@ from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.files.rejections import missing
-from buddy.workspace.elsewhere import TargetFiles, target_files
+from buddy.workspace.elsewhere import target_files
+from buddy.workspace.files.access import DiskFiles, FileAccess
 from buddy.workspace.files.approved_versions import Approved
-from buddy.workspace.files.atomic_replace import Disk
+from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.content import decode
+from buddy.workspace.files.editor_buffers import EditorFiles, editor_buffers
 from buddy.workspace.files.line_diff import Comparison, Unified, compare, unify
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
@@ -31,10 +32,6 @@ from buddy.workspace.files.store import (
     LoadedFile,
     Replacement,
     explain_errors,
-    load,
-    remove,
-    replace,
-    status_of,
 )
 from buddy.workspace.undo.entries import FileVersions
 from buddy.workspace.undo.log import Intent, UndoEntry, UndoLog
@@ -81,20 +78,16 @@ def locate_given(ctx: ToolContext, given: str) -> Located:
 
 def loader_of(ctx: ToolContext) -> Loader:
     """Return what loads files of the machine the call works on."""
+    return file_access(ctx, DISK).load
+
+
+def file_access(ctx: ToolContext, disk: Disk) -> FileAccess:
+    """Return the files a call works on: another machine's, an editor's, or those of this disk."""
     there = target_files(ctx)
-    return load_file if there is None else there.load
-
-
-def load_file(found: Located) -> LoadedFile | None:
-    """Return a file to change; None when there is none. Raises `ToolError` for folders and anything
-    irregular."""
-    if found.given.rstrip().endswith("/"):
-        raise ToolError(f"{found.shown} is given as a folder, with a slash at its end; expected a file")
-    status = status_of(found.real)
-    if status is not None and stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"{found.shown} is a folder; expected a file")
-    with explain_errors(f"read {found.shown}"):
-        return load(found.real, found.shown)
+    if there is not None:
+        return there
+    buffers = editor_buffers(ctx)
+    return DiskFiles(disk) if buffers is None else EditorFiles(buffers, DiskFiles(disk))
 
 
 def existing(ctx: ToolContext, found: Located, loaded: LoadedFile | None) -> LoadedFile:
@@ -122,7 +115,8 @@ async def change_files(ctx: ToolContext, tool: str, paths: Sequence[str], plan: 
                 digest = "" if target.before is None else target.before.digest
                 ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
             _carry_out(ctx, tool, made.changes)
-            return made.text + _lost_properties(made.changes), diff_for_display(made.changes)
+            remarks = _lost_properties(made.changes) + _editor_remarks(ctx, made.changes)
+            return made.text + remarks, diff_for_display(made.changes)
 
     return await in_thread(work)
 
@@ -142,6 +136,14 @@ def _lost_properties(changes: Sequence[FileChange]) -> str:
         if item.before.mode & ACTS_AS_OWNER:
             notes.append(f"{shown} was setuid or setgid; it is not any more, as after any write.")
     return "".join(f"\nNote: {note}" for note in notes)
+
+
+def _editor_remarks(ctx: ToolContext, changes: Sequence[FileChange]) -> str:
+    buffers = editor_buffers(ctx)
+    if buffers is None:
+        return ""
+    written = [item.located for item in changes if item.after is not None]
+    return "".join(buffers.remark(located.real, located.shown) for located in written)
 
 
 def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
@@ -169,63 +171,43 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
             [Intent(change.located.real, change.before, change.after) for change in changes],
         )
     done: list[FileChange] = []
-    with on_failure(_take_all_back, ctx, done, log, entry):
+    files = file_access(ctx, log.disk)
+    with on_failure(_take_all_back, files, done, log, entry):
         for item, versions in zip(changes, entry.files, strict=True):
             with explain_errors(f"write {item.located.shown}"):
-                _write(ctx, item, versions, log.disk)
+                _write(ctx.service(FileViews), item, versions, files)
             done.append(item)
 
 
-def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Disk) -> None:
-    views, there = ctx.service(FileViews), target_files(ctx)
+def _write(views: FileViews, item: FileChange, versions: FileVersions, files: FileAccess) -> None:
     real, shown = item.located.real, item.located.shown
     if item.after is None:
-        if item.before is not None and there is not None:
-            there.remove(real, shown, item.before)
-        elif item.before is not None:
-            remove(real, shown, item.before, disk, temporary=versions.temporary)
+        if item.before is not None:
+            files.remove(real, shown, item.before, temporary=versions.temporary)
         views.forget(real)
         return
     new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
-    stamp = replace(new, disk) if there is None else there.replace(new)
+    stamp = files.replace(new)
     views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
 
 
-def _take_all_back(ctx: ToolContext, done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
+def _take_all_back(files: FileAccess, done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
     """Take back all changes of a failed call; keep the undo entry when a file could not be restored."""
-    there = target_files(ctx)
-    undone = [
-        _take_back(item, log.disk) if there is None else _take_back_there(item, there)
-        for item in reversed(done)
-    ]
+    undone = [_take_back(item, files) for item in reversed(done)]
     if all(undone):
         log.drop(entry)
 
 
-def _take_back(item: FileChange, disk: Disk) -> bool:
+def _take_back(item: FileChange, files: FileAccess) -> bool:
     """Restore a file that was written before another one failed."""
     real, shown = item.located.real, item.located.shown
     with suppress(OSError, ToolError):
-        now = load(real, shown)
+        now = files.load(item.located)
         if item.before is None:
             if now is not None and now.data == item.after:
-                remove(real, shown, now, disk)
+                files.remove(real, shown, now)
             return True
-        replace(Replacement(real, shown, item.before.data, now, item.before.mode), disk)
-        return True
-    return False
-
-
-def _take_back_there(item: FileChange, there: TargetFiles) -> bool:
-    """Do the same on another machine."""
-    real, shown = item.located.real, item.located.shown
-    with suppress(OSError, ToolError):
-        now = there.load(item.located)
-        if item.before is None:
-            if now is not None and now.data == item.after:
-                there.remove(real, shown, now)
-            return True
-        there.replace(Replacement(real, shown, item.before.data, now, item.before.mode))
+        files.replace(Replacement(real, shown, item.before.data, now, item.before.mode))
         return True
     return False
 

@@ -22,7 +22,9 @@ from buddy.tools.files.change import (
     preview,
 )
 from buddy.tools.files.rejections import missing
+from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.editor_buffers import EditorFiles, editor_buffers
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
 from buddy.workspace.files.store import explain_errors, refuse_irregular, status_of
@@ -122,6 +124,21 @@ def _itself(boundary: Boundary, target: Located) -> str:
     return os.path.join(around.real, name)
 
 
+def _refuse_unsaved(ctx: ToolContext, target: Located, origin: str) -> None:
+    """Raise `ToolError` where the editor has unsaved changes of what would go: they would be lost, or come
+    back under the old name."""
+    buffers = editor_buffers(ctx)
+    if buffers is None:
+        return
+    if origin == target.real and not os.path.isdir(origin):
+        EditorFiles(buffers, DiskFiles()).load(target)
+    if buffers.is_unsaved_below(origin):
+        raise ToolError(
+            f"{target.shown} has unsaved changes in the editor: the person has to save or discard them "
+            "first. Nothing was changed."
+        )
+
+
 def _refuse_whole_workspace(boundary: Boundary, target: Located) -> None:
     """Raise `ToolError` for the workspace itself and everything above it."""
     for root in (boundary.root, boundary.cwd, boundary.home):
@@ -161,6 +178,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
         status = _stat(ctx, start)
         end = _into(ctx, start, locate_checked(ctx, target))
         origin = _itself(ctx.service(Boundary), start)
+        _refuse_unsaved(ctx, start, origin)
         if end.real == origin or end.real.startswith(origin + "/"):
             raise ToolError(f"{start.shown} cannot be moved into itself")
         with ctx.service(FileLocks).holding(origin, end.real), explain_errors(f"move {start.shown}"):
@@ -233,6 +251,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
         target = locate_checked(ctx, path)
         status = _stat(ctx, target)
         origin = _itself(ctx.service(Boundary), target)
+        _refuse_unsaved(ctx, target, origin)
         named = _describe(target, origin, status)
         since = _changes_since(ctx, origin, status)
         with ctx.service(FileLocks).holding(origin), explain_errors(f"delete {target.shown}"):

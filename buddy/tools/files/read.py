@@ -33,7 +33,9 @@ from buddy.tools.files.read_text import (
 from buddy.tools.files.rejections import missing
 from buddy.tools.task_model import TaskModel
 from buddy.workspace.elsewhere import TargetFiles, target_files
+from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
+from buddy.workspace.files.editor_buffers import EditorBuffers, EditorFiles, editor_buffers
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.picture_header import media_type_of, picture_size
 from buddy.workspace.files.read_tracking import FileViews, ShownLines, View
@@ -196,10 +198,15 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
     if there is not None:
         return _read_there(ctx, there, target, offset, limit)
     status = status_of(target.real)
+    buffers = editor_buffers(ctx)
+    if status is None and buffers is not None and buffers.covers(target.real):
+        return _read_in_editor(ctx, buffers, target, offset, limit)
     if status is None:
         raise ToolError(missing(target, ctx.service(Boundary)))
     if stat.S_ISDIR(status.st_mode):
         return list_folder(ctx, target)
+    if buffers is not None and buffers.asks_for(target.real, status.st_size):
+        return _read_in_editor(ctx, buffers, target, offset, limit)
     with explain_errors(f"read {target.shown}"):
         # Not by aiofiles, pictures too: what is judged and what is read is one descriptor, in one thread.
         descriptor = open_to_read(target.real, target.shown)
@@ -228,6 +235,26 @@ def _read_there(ctx: ToolContext, there: TargetFiles, target: Located, offset: i
     loaded = there.load(target, max_bytes=MAX_PARSED_BYTES)
     if loaded is None:
         raise ToolError(f"{target.shown} does not exist on {there.name}")
+    return _read_loaded(ctx, target, loaded, offset, limit)
+
+
+def _read_in_editor(
+    ctx: ToolContext, buffers: EditorBuffers, target: Located, offset: int, limit: int
+) -> ToolResult:
+    """Read a file as the editor has it; tell where that is not what is on the disk."""
+    loaded = EditorFiles(buffers, DiskFiles()).load(target, max_bytes=MAX_PARSED_BYTES)
+    if loaded is None:
+        raise ToolError(missing(target, ctx.service(Boundary)))
+    result = _read_loaded(ctx, target, loaded, offset, limit)
+    if not buffers.is_unsaved(target.real):
+        return result
+    note = "\n[unsaved in the editor: commands and grep see the file on disk]"
+    return msgspec.structs.replace(result, text=result.text + note)
+
+
+def _read_loaded(
+    ctx: ToolContext, target: Located, loaded: LoadedFile, offset: int, limit: int
+) -> ToolResult:
     head = loaded.data[:BINARY_PROBE_BYTES]
     kind = kind_of(head, target.path)
     if kind == "text" and is_binary(head):

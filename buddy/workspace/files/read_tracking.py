@@ -13,6 +13,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.files.content import decode
+from buddy.workspace.files.editor_buffers import EditorBuffers
 from buddy.workspace.files.line_diff import brief_changes
 from buddy.workspace.files.store import LoadedFile, Stamp, load, stamp_of
 
@@ -140,14 +141,20 @@ def changed_lines(view: View, loaded: LoadedFile, max_lines: int = 20) -> tuple[
 
 
 def changed_since(
-    views: FileViews, shown: Callable[[str], str] = os.path.relpath, max_lines: int = 20
+    views: FileViews,
+    shown: Callable[[str], str] = os.path.relpath,
+    max_lines: int = 20,
+    buffers: EditorBuffers | None = None,
 ) -> tuple[str, ...]:
     """Describe for the model the changes in files the task has seen, in at most `max_lines` lines. Each
-    change is reported once. Files with an unchanged stamp are not opened. Blocks; call it in a thread."""
+    change is reported once. Files with an unchanged stamp are not opened, nor those that are unsaved in an
+    editor: what they hold is not on the disk. Blocks; call it in a thread."""
     told: list[str] = []
     for real in views.paths():
         view = views.get(real)
         if view is None or _same_outside(real, view.stamp):
+            continue
+        if buffers is not None and buffers.is_unsaved(real):
             continue
         if len(told) >= max_lines:
             told[max_lines - 1] = "… more files that were read have changed; read them again before editing"

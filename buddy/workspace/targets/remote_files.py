@@ -197,7 +197,7 @@ class RemoteFiles:
         status = self.status(new.real)
         return _stamp(status) if status is not None else Stamp(0, 0, 0, 0, 0)
 
-    def remove(self, real: str, shown: str, was: LoadedFile) -> None:
+    def remove(self, real: str, shown: str, was: LoadedFile, *, temporary: str = "") -> None:
         """Delete a file that still is what it was."""
         located = Located(real, real, real, True, shown, "", "")
         now = self.load(located)

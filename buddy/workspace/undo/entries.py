@@ -19,7 +19,7 @@ from buddy.workspace.files.atomic_replace import Disk, write_all
 from buddy.workspace.files.line_diff import merge_bytes
 from buddy.workspace.files.store import LoadedFile, digest_of
 from buddy.workspace.undo.moves import FolderSwitch, FolderVersions, RenamedPath, missing_parents
-from buddy.workspace.undo.restore import Move, carry_out, inverse_move, is_link, look, mode_for, same_kind
+from buddy.workspace.undo.restore import Move, Restorer, inverse_move, is_link, mode_for, same_kind
 
 
 class ChangedSinceError(ToolError):
@@ -115,7 +115,7 @@ def switch(
     files: Sequence[FileVersions],
     folders: Sequence[FolderVersions],
     blobs: BlobStore,
-    disk: Disk,
+    place: Restorer,
     *,
     merging: bool,
 ) -> Switched:
@@ -130,53 +130,55 @@ def switch(
         ]
     )
     try:
-        moves = [_move(file, blobs, around, merging=merging) for file in files]
+        moves = [_move(file, blobs, around, place, merging=merging) for file in files]
     except OSError as error:
         raise ToolError(f"could not restore: {error}; nothing was changed") from error
     done: list[Move] = []
     try:
-        _carry_out(moves, around, disk, done)
+        _carry_out(moves, around, place, done)
     except (OSError, ToolError) as error:
         for move in reversed(done):
             with suppress(OSError, ToolError):
-                carry_out(inverse_move(move), disk)
+                place.carry_out(inverse_move(move, place))
         around.take_back()
         raise ToolError(f"could not restore: {error}; nothing was changed") from error
     changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
     return Switched(changed, around.changed_folders)
 
 
-def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
+def _carry_out(moves: Sequence[Move], around: FolderSwitch, place: Restorer, done: list[Move]) -> None:
     """Carry out the moves, removals first, so that a file can replace a folder and a folder a file."""
     around.open()
-    for move in (_again(move) for move in moves if move.wanted is None):
-        carry_out(move, disk)
+    for move in (_again(move, place) for move in moves if move.wanted is None):
+        place.carry_out(move)
         done.append(move)
     around.remove()
     around.make()
-    for move in (_again(move) for move in moves if move.wanted is not None):
+    for move in (_again(move, place) for move in moves if move.wanted is not None):
         if move.now is None and os.path.isdir(move.real) and not os.path.islink(move.real):
             raise ToolError(f"{move.shown} is a folder, and something is in it; move it away first")
-        carry_out(move, disk)
+        place.carry_out(move)
         done.append(move)
     around.settle()
 
 
-def _again(move: Move) -> Move:
+def _again(move: Move, place: Restorer) -> Move:
     """Return the move with the current stamp of its file: restoring another name of the same file may just
     have changed it."""
     if move.now is None or move.now.links < 2:
         return move
-    now = look(move.real, move.shown)
+    now = place.look(move.real, move.shown)
     same = now is not None and (now.data, now.mode) == (move.now.data, move.now.mode)
     return msgspec.structs.replace(move, now=now) if same else move
 
 
-def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging: bool) -> Move:
+def _move(
+    file: FileVersions, blobs: BlobStore, around: FolderSwitch, place: Restorer, *, merging: bool
+) -> Move:
     """Return the write that restores a version, after reading the current file. The current content is stored
     first, so that the step is reversible."""
     shown = visible(os.path.relpath(file.real))
-    now = None if around.will_go(file.real) else look(file.real, shown)
+    now = None if around.will_go(file.real) else place.look(file.real, shown)
     found = NOTHING if now is None else now.digest
     wanted = content_of(blobs, file.after)
     mode = file.mode_after or file.mode

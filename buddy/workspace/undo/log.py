@@ -17,6 +17,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.seal import Seal, random_seal
 from buddy.workspace.files.atomic_replace import DISK, Disk, aside_of, content_or_target
+from buddy.workspace.files.editor_buffers import EditorBuffers
 from buddy.workspace.files.locks import FileLocks
 from buddy.workspace.files.store import TEMPORARY_NAME, LoadedFile, digest_of, folder_of, temporary_name
 from buddy.workspace.undo.entries import (
@@ -44,6 +45,7 @@ from buddy.workspace.undo.moves import (
     remove_empty,
     take_back,
 )
+from buddy.workspace.undo.restore import DiskRestorer, EditorRestorer
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -75,7 +77,8 @@ class UndoLog:
     `switched`: how often something was taken back or applied again. `seal` is the session's, and `trees` are
     the folders it works in: what stands in the log from an earlier run is used if it has that seal and
     touches nothing else. Without them only this log's own entries are. `elsewhere` changes files where they
-    are on another machine: paths are those over there, and this one's are never touched."""
+    are on another machine: paths are those over there, and this one's are never touched. `buffers` are the
+    files of an editor, which are restored there."""
 
     def __init__(
         self,
@@ -85,7 +88,9 @@ class UndoLog:
         seal: Seal | None = None,
         trees: Sequence[str] = (),
         elsewhere: SwitchElsewhere | None = None,
+        buffers: EditorBuffers | None = None,
     ) -> None:
+        self._place = DiskRestorer(disk) if buffers is None else EditorRestorer(buffers, disk)
         self._elsewhere = elsewhere
         self._file = EntryFile(folder, disk, seal or random_seal())
         self._trees = tuple(trees)
@@ -308,7 +313,7 @@ class UndoLog:
         elif entry.renames:
             switched = Switched((), _move(entry.renames, folders, back=back))
         else:
-            switched = switch(files, folders, self._blobs, self.disk, merging=merging)
+            switched = switch(files, folders, self._blobs, self._place, merging=merging)
         self._changes.add(entry, switched.files, switched.folders)
         for file in switched.files:
             switches = self._switched.setdefault(file.real, {})

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 
 from buddy.agent.cancel import on_failure
 from buddy.agent.tool import ToolError
+from buddy.safety.paths import Located
+from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.atomic_replace import Disk, FileContent, TargetName, aside_of, content, take_place
+from buddy.workspace.files.editor_buffers import EditorBuffers, EditorFiles
 from buddy.workspace.files.store import (
     LoadedFile,
     Replacement,
@@ -27,6 +31,67 @@ LINK = stat.S_IFLNK
 """Marks a mode: the entry is a link and its content is the target."""
 _EXECUTABLE = 0o111
 _WRITABLE = 0o200
+
+
+class Restorer(Protocol):
+    """The place whose files are restored. Both block, and raise `ToolError` and `OSError`."""
+
+    def look(self, real: str, shown: str) -> LoadedFile | None:
+        """Return what stands at a path, as `look` does."""
+        ...
+
+    def carry_out(self, move: Move) -> None:
+        """Restore one file, as `carry_out` does."""
+        ...
+
+
+class DiskRestorer:
+    """Restores files on this disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def look(self, real: str, shown: str) -> LoadedFile | None:
+        """Return what stands at a path."""
+        return look(real, shown)
+
+    def carry_out(self, move: Move) -> None:
+        """Restore one file."""
+        carry_out(move, self._disk)
+
+
+class EditorRestorer:
+    """Restores text files through the editor that has them, everything else on the disk."""
+
+    def __init__(self, buffers: EditorBuffers, disk: Disk) -> None:
+        self._files = EditorFiles(buffers, DiskFiles(disk))
+        self._disk = disk
+
+    def look(self, real: str, shown: str) -> LoadedFile | None:
+        """Return what stands at a path; of a text file what the editor shows."""
+        there = look(real, shown)
+        if there is None and not os.path.isdir(os.path.dirname(real)):
+            return None
+        return there if there is not None and is_link(there.mode) else self._files.load(_at(real, shown))
+
+    def carry_out(self, move: Move) -> None:
+        """Restore one file."""
+        now, wanted = move.now, move.wanted
+        if move.already or (now is not None and is_link(now.mode)) or is_link(move.mode):
+            carry_out(move, self._disk)
+        elif wanted is None:
+            if now is not None:
+                self._files.remove(move.real, move.shown, now, temporary=move.beside())
+        elif now is None or now.data != wanted:
+            self._files.replace(
+                Replacement(move.real, move.shown, wanted, now, move.mode or None, move.beside())
+            )
+        else:
+            carry_out(move, self._disk)  # permissions alone
+
+
+def _at(real: str, shown: str) -> Located:
+    return Located(real, real, real, True, shown, "", "")
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -167,13 +232,13 @@ def _make_link(move: Move, disk: Disk) -> None:
         )
 
 
-def inverse_move(move: Move) -> Move:
+def inverse_move(move: Move, place: Restorer) -> Move:
     """Return the reverse of a completed move."""
     was = move.now
     return Move(
         move.real,
         move.shown,
-        look(move.real, move.shown),
+        place.look(move.real, move.shown),
         None if was is None else was.data,
         was.mode if was else 0,
         already=False,

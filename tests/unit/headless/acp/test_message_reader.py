@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 
 import pytest
 
-from buddy.headless.acp.message_reader import MessageReader
+from buddy.headless.acp.message_reader import TOO_LONG, MessageReader
 
 
 def reader(data: bytes, *, limit: int = 1_000) -> tuple[MessageReader, list[str]]:
@@ -24,10 +24,41 @@ async def test_lines_that_are_no_message_are_skipped_and_reported() -> None:
     assert len(reports) == 2
 
 
-async def test_the_rest_of_a_line_over_the_limit_is_not_judged() -> None:
-    lines, reports = reader(b'{"method": "' + b"x" * 30 + b'"}\n', limit=20)
-    with pytest.raises(asyncio.LimitOverrunError) as raised:
-        await lines.readuntil(b"\n")
-    await lines.readexactly(raised.value.consumed)
-    assert (await lines.readuntil(b"\n"))[-1:] == b"\n"
-    assert reports == []
+LONG = b"x" * 3_000
+
+
+@pytest.mark.parametrize(
+    ("line", "stands_for_it"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"content":"' + LONG + b'"}}', (7, None)),
+        (b'{"jsonrpc":"2.0","result":{"content":"' + LONG + b'"},"id": "a"}', ("a", None)),
+        (
+            b'{"jsonrpc":"2.0","id":7,"method":"session/prompt","params":{"p":"' + LONG + b'"}}',
+            (7, f"_{TOO_LONG}"),
+        ),
+        (b'{"params":{"p":"' + LONG + b'"}, "method":"x", "id":7 }', (7, f"_{TOO_LONG}")),
+    ],
+)
+async def test_a_line_over_the_limit_becomes_a_failure_of_its_request(
+    line: bytes, stands_for_it: tuple[object, str | None]
+) -> None:
+    lines, reports = reader(line + b'\n{"id": 1, "method": "x"}\n')
+    message = json.loads(await lines.readuntil(b"\n"))
+    assert (message["id"], message.get("method")) == stands_for_it
+    assert ("error" in message) == (stands_for_it[1] is None)
+    assert await lines.readuntil(b"\n") == b'{"id": 1, "method": "x"}\n'
+    assert len(reports) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LONG,
+        b'{"method": "session/cancel", "params": {"p": "' + LONG + b'"}}',
+        b'{"result": {"content": "' + LONG + b'", "id": 7}}',
+    ],
+)
+async def test_a_line_over_the_limit_that_names_no_request_is_dropped(line: bytes) -> None:
+    lines, reports = reader(line + b'\n{"id": 1, "method": "x"}\n')
+    assert await lines.readuntil(b"\n") == b'{"id": 1, "method": "x"}\n'
+    assert len(reports) == 1
