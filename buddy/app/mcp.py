@@ -119,6 +119,39 @@ class ServerWords(Protocol):
         ...
 
 
+class DescribedTool(Protocol):
+    """Interface of `buddy.extend.mcp.records.ToolInfo`."""
+
+    @property
+    def name(self) -> str:
+        """Return the tool's name."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Return its description."""
+        ...
+
+
+class ServerOffer(Protocol):
+    """Interface of `buddy.extend.mcp.servers.TrustOffer`."""
+
+    @property
+    def code(self) -> str:
+        """Return the code that answers it."""
+        ...
+
+    @property
+    def changed(self) -> Sequence[DescribedTool]:
+        """Return the tools that are withheld now and would be accepted."""
+        ...
+
+    @property
+    def instructions(self) -> str:
+        """Return the instructions that would be accepted."""
+        ...
+
+
 class ServerArrivals(Protocol):
     """Interface of `buddy.extend.mcp.arrivals.Arrivals`."""
 
@@ -221,8 +254,13 @@ class SessionServers(Protocol):
         `LoginFailedError`."""
         ...
 
-    async def trust(self, name: str) -> str:
-        """Approve a server; return "" or why that is not remembered."""
+    async def offer(self, name: str) -> ServerOffer:
+        """Return what an approval of a server would cover now, to be shown."""
+        ...
+
+    async def trust(self, name: str, code: str) -> str:
+        """Approve a server as the last offer of this code showed it; return "" or why that is not remembered.
+        Raises `OfferChangedError` (of `buddy.extend.mcp.servers`) where it is not that any more."""
         ...
 
     async def distrust(self, name: str) -> str:

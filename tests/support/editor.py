@@ -55,7 +55,7 @@ class Editor:
                 await self.changed.wait()
 
     def capabilities(self) -> schema.ClientCapabilities:
-        """What this editor declares."""
+        """Return what this editor declares."""
         return schema.ClientCapabilities()
 
     def on_connect(self, _agent: object) -> None:

@@ -147,7 +147,7 @@ class McpServer:
             case "disabled":
                 return f"MCP server {name} is disabled in its definition; take `disabled` out there to use it"
             case "untrusted":
-                return f"MCP server {name} waits for your approval: /mcp trust {name} starts it"
+                return f"MCP server {name} waits for your approval: /mcp trust {name} shows it and starts it"
             case "waiting" | "connecting":
                 return f"MCP server {name} is still connecting{why}"
             case "ready":

@@ -6,6 +6,7 @@ Nothing waits for a server. Its tools come and go between turns: a running turn 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -80,6 +81,26 @@ class Withheld(msgspec.Struct, frozen=True):
     reason: str
 
 
+class TrustOffer(msgspec.Struct, frozen=True):
+    """A server as it would be approved. `digest` covers all of it, `definition_digest` its definition and
+    programs; `changed` are the tools that are withheld now."""
+
+    digest: str
+    definition_digest: str
+    definition: ServerDefinition
+    changed: tuple[ToolInfo, ...]
+    instructions: str
+
+    @property
+    def code(self) -> str:
+        """Return the beginning of the digest, for the person to repeat."""
+        return self.digest[:8]
+
+
+class OfferChangedError(Exception):
+    """An approval that does not answer what was shown last."""
+
+
 class McpServers:
     """The servers by name. Used as `async with`; `begin` connects them."""
 
@@ -90,6 +111,7 @@ class McpServers:
         self.problems: tuple[str, ...] = ()
         self.withheld: dict[str, tuple[Withheld, ...]] = {}
         self._digests: dict[str, str] = {}
+        self._offers: dict[str, TrustOffer] = {}
         self._tools: dict[str, dict[str, Tool]] = {}
         self._infos: dict[str, tuple[ToolInfo, ...]] = {}
         self._accepted: dict[str, AcceptedWords] = {}
@@ -166,7 +188,7 @@ class McpServers:
             notes.append(
                 f"MCP server {visible(server.name)} of {_place(server.definition)} "
                 f"({server.definition.summary(160)}) "
-                f"{changed}: /mcp trust {visible(server.name)} starts it"
+                f"{changed}: /mcp trust {visible(server.name)} shows it and starts it"
             )
         if len(waiting) > 8:
             notes.append(f"{len(waiting) - 8} more MCP servers wait for your approval: /mcp")
@@ -178,13 +200,33 @@ class McpServers:
 
     # -- what the person does ------------------------------------------------------------------------------
 
-    async def trust(self, name: str) -> str:
-        """Let a server run as it is defined now, and accept its tools as they are described now. Returns ""
-        or
-        the reason why the answer is not remembered."""
-        server = self.servers[name]
+    async def offer(self, name: str) -> TrustOffer:
+        """Return everything an approval of a server would cover now, to be shown. `trust` takes the answer to
+        the last one."""
+        definition = self.servers[name].definition
+        digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
+        offer = self._offers[name] = self._offer_of(name, digest)
+        return offer
+
+    def _offer_of(self, name: str, digest: str) -> TrustOffer:
+        server, accepted = self.servers[name], self._accepted.get(name, AcceptedWords())
+        tools = server.tools if server.facts is not None else ()
+        words = self._words_of(server) if server.facts is not None else ""
+        changed = tuple(info for info in tools if accepted.refuse_tool(info, tools))
+        parts = [digest, instructions_digest(words), *sorted(info.digest() for info in tools)]
+        whole = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return TrustOffer(whole, digest, server.definition, changed, words)
+
+    async def trust(self, name: str, code: str) -> str:
+        """Let a server run, and accept its words, as the last offer showed them; `code` is that offer's.
+        Returns "" or the reason why the answer is not remembered. Raises `OfferChangedError` where anything
+        is not as it was shown."""
+        server, shown = self.servers[name], self._offers.pop(name, None)
         definition = server.definition
         digest = await asyncio.to_thread(definition_digest, definition, self._parts.sources.root)
+        # From here to the acceptance nothing is awaited: what is compared is what is accepted.
+        if shown is None or shown.code != code or self._offer_of(name, digest).digest != shown.digest:
+            raise OfferChangedError(name)
         accepted = self._accepted.setdefault(name, AcceptedWords())
         if server.facts is not None:
             accepted.accept(server.tools, instructions_digest(self._words_of(server)))

@@ -47,8 +47,7 @@ class EditorFileRequests:
 
     def _wait(self, doing: str, path: str, request: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer, in a thread that is not the loop's."""
-        limited = asyncio.wait_for(request, self._answer_s)
-        answer = asyncio.run_coroutine_threadsafe(limited, self._loop)
+        answer = asyncio.run_coroutine_threadsafe(_within(request, self._answer_s), self._loop)
         shown = one_line(path, 200)
         try:
             return answer.result(self._answer_s + _STOPPED_S)
@@ -69,3 +68,8 @@ class EditorFileRequests:
             ) from error
         except (ConnectionError, concurrent.futures.CancelledError) as error:
             raise ToolError(f"the editor is gone; {shown} was left alone") from error
+
+
+async def _within(request: Coroutine[Any, Any, T], seconds: float) -> T:
+    async with asyncio.timeout(seconds):
+        return await request

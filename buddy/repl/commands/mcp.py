@@ -20,7 +20,7 @@ STDERR_LINES = 10
 
 @command(
     family="setup",
-    usage="[SERVER | trust|distrust|login|logout|reconnect SERVER]",
+    usage="[SERVER | trust SERVER [CODE] | distrust|login|logout|reconnect SERVER]",
     choices=("trust", "distrust", "login", "logout", "reconnect"),
 )
 async def mcp(context: Context, argument: str) -> None:
@@ -41,19 +41,12 @@ async def mcp(context: Context, argument: str) -> None:
     if word not in ("trust", "distrust", "login", "reconnect"):
         context.screen.print(PlainText(_details(context, servers, _server(servers, argument))))
         return
+    if word == "trust":
+        await _trust(context, servers, name)
+        return
     server = _server(servers, name.strip())
     shown = visible(server.name)
     match word:
-        case "trust":
-            given = servers.instructions_of(server.name)
-            problem = await servers.trust(server.name)
-            said = f"MCP server {shown} is approved as it is defined and described now"
-            context.screen.print(
-                NoteBlock("info", f"{said}, for this run only: {problem}" if problem else said)
-            )
-            if given.words:
-                text = "\n".join(_instructions("it tells models:", given.words))
-                context.screen.print(PlainText(text))
         case "distrust":
             problem = await servers.distrust(server.name)
             said = f"MCP server {shown} is not started"
@@ -65,6 +58,41 @@ async def mcp(context: Context, argument: str) -> None:
             _check_may_run(server)
             server.reconnect()
             context.screen.print(NoteBlock("info", f"MCP server {shown} is connected anew"))
+
+
+async def _trust(context: Context, servers: SessionServers, words: str) -> None:
+    """Show what would be approved, with a code; approve exactly that when the code comes back."""
+    from buddy.extend.mcp.servers import OfferChangedError  # loaded already: there are servers
+
+    name, _, code = words.strip().rpartition(" ")
+    if not name or words.strip() in servers.servers:
+        name, code = words.strip(), ""
+    server = _server(servers, name.strip())
+    shown = visible(server.name)
+    if code:
+        try:
+            problem = await servers.trust(server.name, code.strip())
+        except OfferChangedError:
+            context.screen.print(
+                NoteBlock("warning", f"nothing was approved: that is not the code of what {shown} is now")
+            )
+        else:
+            text = f"MCP server {shown} is approved as it was shown"
+            context.screen.print(
+                NoteBlock("info", f"{text}, for this run only: {problem}" if problem else text)
+            )
+            return
+    offer = await servers.offer(server.name)
+    lines = [f"{shown} would run:", f"  {server.definition.summary()}"]
+    lines += [f"  defined in {visible(server.definition.source)}"]
+    for tool in offer.changed:
+        lines += _instructions(f"its tool {visible(tool.name)} would be accepted as:", tool.description)
+    if offer.instructions:
+        lines += _instructions("it tells models:", offer.instructions)
+    context.screen.print(
+        PlainText("\n".join(lines)),
+        NoteBlock("info", f"/mcp trust {shown} {offer.code} approves exactly this"),
+    )
 
 
 def _check_may_run(server: SessionServer) -> None:

@@ -113,9 +113,21 @@ async def test_instructions_that_change_are_shown_and_wait_for_the_person(tmp_pa
             await repl.said("/mcp plain", "withheld: its instructions changed", "| Echo is quiet.")
             await repl.turn("sing")
             assert "Echo is" not in system_of(server.requests[-1])
-            await repl.said(
-                "/mcp trust plain", "is approved as it is defined and described now", "| Echo is quiet."
-            )
+            await repl.said("/mcp trust plain", "| Echo is quiet.", "approves exactly this")
+            offered = repl.context.session.mcp
+            assert offered is not None
+            code = (await offered.offer("plain")).code
+            words.write_text(json.dumps("Echo is a trap."))
+            await repl.said("/mcp reconnect plain", "connected anew")
+            await repl.until(lambda: "a trap" in offered.instructions_of("plain").words, "the new words")
+            await repl.said(f"/mcp trust plain {code}", "nothing was approved", "| Echo is a trap.")
+            await repl.turn("sing")
+            assert "Echo is" not in system_of(server.requests[-1])
+            words.write_text(json.dumps("Echo is quiet."))
+            await repl.said("/mcp reconnect plain", "connected anew")
+            await repl.until(lambda: "quiet" in offered.instructions_of("plain").words, "the new words")
+            await repl.said(f"/mcp trust plain {code}", "| Echo is quiet.", "approves exactly this")
+            await repl.said(f"/mcp trust plain {code}", "is approved as it was shown")
             await repl.turn("sing")
             assert "> Echo is quiet." in system_of(server.requests[-1])
             await repl.said("/cost", "the prompt cache began anew: the system prompt changed")
@@ -125,3 +137,26 @@ async def test_instructions_that_change_are_shown_and_wait_for_the_person(tmp_pa
             await repl.said("/mcp distrust plain", "is not started")
             await repl.turn("sing")
             assert "Echo is" not in system_of(server.requests[-1])
+
+
+async def test_an_approval_holds_for_the_program_that_was_shown(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("hi")) as server:
+        program = Program(tmp_path, server.url)
+        program.files(main__py="1\n")
+        (program.repo / "server.py").write_text("import sys; sys.exit(1)  # as it was shown\n")
+        mine = {"command": sys.executable, "args": ["server.py"]}
+        (program.repo / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": mine}}))
+        async with open_repl_in(program, server) as repl:
+            shown = await repl.said("/mcp trust theirs", "server.py", "approves exactly this")
+            code = shown.split("/mcp trust theirs ")[-1].split()[0]
+            (program.repo / "server.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+            await repl.said(f"/mcp trust theirs {code}", "nothing was approved", "approves exactly this")
+            await repl.said("/mcp theirs", "waits for your approval")
+            await repl.said("/mcp trust theirs deadbeef", "nothing was approved")
+            await repl.said("/mcp theirs", "waits for your approval")
+            assert not (tmp_path / "ran").exists()
+            again = await repl.said("/mcp trust theirs", "approves exactly this")
+            await repl.said(
+                f"/mcp trust theirs {again.split('/mcp trust theirs ')[-1].split()[0]}",
+                "approved as it was shown",
+            )

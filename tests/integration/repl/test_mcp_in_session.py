@@ -89,7 +89,7 @@ async def test_what_cannot_be_logged_in_to_is_told(tmp_path: Path) -> None:
         await repl.said("/mcp login web", "expected https")
         assert repl.context.own.rows() == ()
         await repl.said("/mcp distrust web", "is not started")
-        await repl.said("/mcp login web", "waits for your approval: /mcp trust web starts it")
+        await repl.said("/mcp login web", "waits for your approval: /mcp trust web shows it and starts it")
 
 
 async def test_leaving_during_a_login_leaves_nothing_behind(tmp_path: Path) -> None:
