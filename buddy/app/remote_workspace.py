@@ -137,6 +137,17 @@ def refusing(tool: Tool, reason: str) -> Tool:
     )
 
 
+def running_here(tool: Tool, target: str) -> Tool:
+    """Return a tool of this machine that says so to a model that works on a target."""
+
+    async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
+        result = await tool.run(ctx, arguments)
+        return replace(result, text=f"{result.text}\n[{tool.name} ran on this machine, not on {target}]")
+
+    description = f"{tool.description.rstrip()} It runs on the person's computer, not on {target}."
+    return replace(tool, description=description, run=run)
+
+
 _KEPT: frozenset[type] = frozenset(
     {
         *(Approved, ChildProcesses, Delegation, ExtensionCatalogue, FileLocks, Jobs, Plan, PluginTools),
@@ -153,8 +164,10 @@ class _Fitting:
         self._name, self._local_tools = name, local_tools
 
     def __call__(self, tool: Tool) -> Tool:
-        if tool.anywhere or any(fnmatch.fnmatchcase(tool.name, wanted) for wanted in self._local_tools):
+        if tool.anywhere:
             return tool
+        if any(fnmatch.fnmatchcase(tool.name, wanted) for wanted in self._local_tools):
+            return running_here(tool, self._name)
         where = (
             ""
             if tool.source == "built-in"

@@ -461,6 +461,8 @@ class _TaskTurn:
         board, task = self._board, self._task
         if facts.target:
             reason = f"on {task.workspace.target_shown}: {reason}"
+        elif task.workspace.files_on and not tool.anywhere:
+            reason = f"on this machine, not on {task.workspace.target}: {reason}"
         refusal = await self._hooks.before_request(call, tool, arguments, reason)
         if refusal:
             board.policy.log_answer(facts, verdict, refusal, board.clock.wall())

@@ -125,7 +125,8 @@ function setFacts(facts) {
   const context = facts.context_limit ? ` · ${Math.round((100 * facts.context_tokens) / facts.context_limit)} %` : "";
   const waiting = facts.waiting.length ? ` · ${facts.waiting.length} queued` : "";
   const state = facts.is_closed ? "closed" : STATES[facts.state] || facts.state;
-  task.tab.children[1].textContent = `${state} · ${money(facts.cost_usd, facts.cost_known)}${context}${waiting}`;
+  const target = facts.target ? ` · on ${clean(facts.target)}` : "";
+  task.tab.children[1].textContent = `${state}${target} · ${money(facts.cost_usd, facts.cost_known)}${context}${waiting}`;
   if (facts.task_id === session.shown) showButtons();
   showStatus("");
 }

@@ -44,7 +44,9 @@ async def _cancel_one(shell: RemoteShell, children: ChildProcesses, number: int,
     mark = f"9{number:05d}.25"
     cancelled = asyncio.Event()
     context = ToolContext(1, str(number), lambda _text: None, cancelled, {})
-    started = await shell.start(context, COMMANDS[number % len(COMMANDS)].format(mark=mark), "")
+    started = await shell.start(
+        context, COMMANDS[number % len(COMMANDS)].format(mark=mark), "", in_background=False
+    )
     running = asyncio.ensure_future(children.attend(started.child, timeout_s=None, cancelled=cancelled))
     await asyncio.sleep(delay_s)
     begin = time.monotonic()

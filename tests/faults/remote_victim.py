@@ -27,7 +27,7 @@ async def main(program: str, container: str, folder: str, command: str) -> None:
         allowed = ChildEnvironment(environment, "victim")
         async with ChildProcesses(allowed, ProcessSettings(output)) as children:
             context = ToolContext(1, "1", lambda _text: None, asyncio.Event(), {})
-            started = await RemoteShell(connection, children).start(context, command, "")
+            started = await RemoteShell(connection, children).start(context, command, "", in_background=False)
             await started.child.wait()
 
 

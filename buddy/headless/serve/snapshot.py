@@ -34,8 +34,8 @@ MAX_MESSAGES, MAX_CHARS = 200, 400_000
 
 
 class TaskFacts(msgspec.Struct, frozen=True):
-    """A task without its conversation. `waiting` are the texts sent for after the turn, or for its next
-    step."""
+    """A task without its conversation. `target` is the other place it works in, "" for this machine.
+    `waiting` are the texts sent for after the turn, or for its next step."""
 
     task_id: int
     title: str
@@ -46,6 +46,7 @@ class TaskFacts(msgspec.Struct, frozen=True):
     is_background: bool
     is_closed: bool
     worktree: str
+    target: str
     cost_usd: float
     cost_known: bool
     input_tokens: int
@@ -105,6 +106,7 @@ def task_facts(task: Task) -> TaskFacts:
         is_background=task.background,
         is_closed=task.closed,
         worktree=task.workspace.worktree.name if task.workspace.worktree else "",
+        target=task.workspace.target,
         cost_usd=meter.cost_usd,
         cost_known=meter.cost_known,
         input_tokens=meter.total.input_tokens,

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 from buddy.agent.formatting import whole_number
 from buddy.agent.messages import Message, UserMessage
+from buddy.app.session import Session
 from buddy.config.settings import LONGEST_S
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.repl.view.replay import blocks_of
+from buddy.safety.sanitise import visible
 from buddy.tasks.task import Task
 from buddy.workspace.processes.jobs import Jobs, JobStatus
 from buddy.workspace.processes.process_tree import LeftCommand
@@ -80,7 +82,8 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
-    return (f"{where} {task.task_id}", state, tokens, cost, " · ".join((task.title, *_distinctions(task))))
+    what = " · ".join((task.title, *_distinctions(context.session, task)))
+    return (f"{where} {task.task_id}", state, tokens, cost, what)
 
 
 def _waits_for(context: Context, task: Task) -> str:
@@ -99,11 +102,12 @@ def _waits_for(context: Context, task: Task) -> str:
     return f"waiting for task {', '.join(map(str, below))}"
 
 
-def _distinctions(task: Task) -> list[str]:
+def _distinctions(session: Session, task: Task) -> list[str]:
     """Describe how a task differs from one the user started in the project's own tree."""
     tree = task.workspace.worktree
     apart = [f"subagent of {task.parent}"] if task.parent else []
     apart += [f"variant {task.variant.number}"] if task.variant is not None else []
+    apart += [f"on {visible(session.target_words(task))}"] if task.workspace.target else []
     if tree is None:
         return apart
     suffix = "" if os.path.isdir(tree.path) else " (removed)"

@@ -154,6 +154,12 @@ class PaneCommand:
                 if self._has_pipe and words.get("gone") is None:
                     self._tmux.run("pipe-pane", "-t", self._pane)
 
+    def lost(self) -> str:
+        """Return why nobody knows how the command ended, "" when that is known."""
+        words = self.end_words
+        is_lost = words.get("gone") is not None and words.get("end") is None
+        return f"its pane of {self._connection.address.name} was closed or let go" if is_lost else ""
+
     def finish(self) -> None:
         """Let go of what is held for it."""
         with self._lock:

@@ -73,6 +73,12 @@ def pretended(tmp_path: Path) -> Iterator[StandInContainer]:
         yield running
 
 
+@pytest.fixture
+def mark() -> str:
+    """Return a time for `sleep` that no other test uses at the same time."""
+    return f"9{os.getpid()}.5"
+
+
 def own_clients() -> list[int]:
     """Return the clients of containers that this process started."""
     marked = processes_with("--interactive")
@@ -193,9 +199,8 @@ async def test_no_variable_of_this_machine_is_sent(
 
 
 async def test_processes_left_running_are_ended_with_the_command(
-    container: Container, tmp_path: Path
+    container: Container, tmp_path: Path, mark: str
 ) -> None:
-    mark = "86297.5"
     async with on_box(container, tmp_path) as session:
         command = f"sleep {mark} >/dev/null 2>&1 & setsid sleep {mark} >/dev/null 2>&1 & echo started"
         result = await call(session, run_shell, {"command": command})
@@ -203,8 +208,9 @@ async def test_processes_left_running_are_ended_with_the_command(
         assert sleepers(mark) == []
 
 
-async def test_a_cancelled_command_leaves_nothing_there(container: Container, tmp_path: Path) -> None:
-    mark = "86298.5"
+async def test_a_cancelled_command_leaves_nothing_there(
+    container: Container, tmp_path: Path, mark: str
+) -> None:
     command = (
         f"(trap '' TERM; setsid sleep {mark}) & setsid sleep {mark} & sleep {mark} & "
         f"(env -i sleep {mark} &); sleep {mark}; true"
@@ -219,8 +225,9 @@ async def test_a_cancelled_command_leaves_nothing_there(container: Container, tm
         assert sleepers(mark) == []
 
 
-async def test_a_killed_client_is_the_end_of_the_command_there(container: Container, tmp_path: Path) -> None:
-    mark = "86299.5"
+async def test_a_killed_client_is_the_end_of_the_command_there(
+    container: Container, tmp_path: Path, mark: str
+) -> None:
     async with on_box(container, tmp_path) as session:
         running = asyncio.ensure_future(call(session, run_shell, {"command": f"sleep {mark}; true"}))
         await until(lambda: len(sleepers(mark)) == 1)
@@ -232,9 +239,8 @@ async def test_a_killed_client_is_the_end_of_the_command_there(container: Contai
 
 
 async def test_a_container_that_stops_in_a_command_is_lost_and_found_again(
-    container: Container, tmp_path: Path
+    container: Container, tmp_path: Path, mark: str
 ) -> None:
-    mark = "86296.5"
     (container.folder / "a.txt").write_text("hello\n")
     async with on_box(container, tmp_path) as session:
         running = asyncio.ensure_future(call(session, run_shell, {"command": f"echo a; sleep {mark}; true"}))
@@ -328,8 +334,7 @@ async def test_a_full_disk_there_changes_nothing(tmp_path: Path, busybox: bool) 
         subprocess.run(["umount", small], check=True)  # noqa: ASYNC221
 
 
-async def test_a_job_there_can_be_read_and_stopped(container: Container, tmp_path: Path) -> None:
-    mark = "86295.5"
+async def test_a_job_there_can_be_read_and_stopped(container: Container, tmp_path: Path, mark: str) -> None:
     async with on_box(container, tmp_path) as session:
         started = await call(session, run_shell, {"command": f"echo begin; sleep {mark}", "background": True})
         assert "job 1" in started.text
@@ -339,8 +344,7 @@ async def test_a_job_there_can_be_read_and_stopped(container: Container, tmp_pat
         assert sleepers(mark) == []
 
 
-async def test_a_lost_job_has_no_exit_code(container: Container, tmp_path: Path) -> None:
-    mark = "86293.5"
+async def test_a_lost_job_has_no_exit_code(container: Container, tmp_path: Path, mark: str) -> None:
     async with on_box(container, tmp_path) as session:
         await call(session, run_shell, {"command": f"echo begin; sleep {mark}", "background": True})
         await until(lambda: len(sleepers(mark)) == 1)
@@ -437,8 +441,7 @@ async def test_another_user_works_in_another_folder(tmp_path: Path) -> None:
             assert "bob" in (await call(session, run_shell, {"command": "stat -c %U a.txt"})).text
 
 
-async def test_nothing_runs_on_when_buddy_is_killed(container: Container, tmp_path: Path) -> None:
-    mark = "86294.5"
+async def test_nothing_runs_on_when_buddy_is_killed(container: Container, tmp_path: Path, mark: str) -> None:
     victim = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.faults.remote_victim"),
         *(str(container.program), NAME, container.inside, f"sleep {mark} & setsid sleep {mark}; true"),
