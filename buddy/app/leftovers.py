@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from buddy.agent.events import Notice
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import JobChanged, Note
 from buddy.sessions.session import OpenSession
 from buddy.sessions.writer import SessionWriter

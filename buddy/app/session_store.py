@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from buddy.app.launch import STATE_ELSEWHERE, LaunchContext
 from buddy.config.settings import ConfigError, SessionSettings, Settings
-from buddy.sessions.folder import FolderError
+from buddy.sessions.errors import FolderError
 from buddy.sessions.identity import load_signer
 from buddy.sessions.journal import SaveState
 from buddy.sessions.session import Watch

@@ -25,8 +25,7 @@ from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import LocalServer, find_local_servers
 from buddy.repl.view.blocks import TableBlock
 from buddy.safety.sanitise import one_line
-from buddy.sessions.folder import FolderError
-from buddy.sessions.store import NoSuchSessionError, SessionError
+from buddy.sessions.errors import NoSuchSessionError, SessionError
 from buddy.workspace.sandbox.probe import probe
 from buddy.workspace.sandbox.status import SWITCHED_OFF, SandboxStatus
 
@@ -205,7 +204,7 @@ def _last_session(options: Options, launch: LaunchContext) -> Iterator[Finding]:
         last = open_store(launch, read_settings(launch, options).settings, _ignore).read("last")
     except NoSuchSessionError:
         return
-    except (ConfigError, SessionError, FolderError, OSError) as error:
+    except (ConfigError, SessionError, OSError) as error:
         yield Finding("bad", f"last session: it can't be read: {error}")
         return
     if not last.problems:

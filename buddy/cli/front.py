@@ -10,7 +10,7 @@ from buddy.agent.events import TaskEvent
 from buddy.repl.exit import Ending
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
-from buddy.repl.view.blocks import Block, ToolCall
+from buddy.repl.view.blocks import Block, NoteBlock, ToolCall
 from buddy.repl.view.state import ViewState
 
 
@@ -119,6 +119,13 @@ class Front:
         """End the run: no session can be opened, and the reason is on the screen."""
         self.code = self.code or code
         self.screen.end("left")
+
+    def report_loss(self, text: str) -> None:
+        """Print what could not be saved, below the closed screen too; the run has failed."""
+        self.print(NoteBlock("error", text))
+        if self.left:
+            self.farewell = text
+        self.code = self.code or 1
 
     async def drain(self) -> None:
         """Wait until the screen has shown all events of the session, then reset the state."""

@@ -45,10 +45,14 @@ from buddy.headless.formats import (
 from buddy.headless.stream_format import StreamJsonFormat
 from buddy.headless.structured import AnswerSchema
 from buddy.safety.sanitise import one_line
-from buddy.sessions.folder import FolderError
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import (
+    FolderError,
+    ForeignSessionError,
+    NotSavedError,
+    ReadOnlySessionError,
+    SessionError,
+)
 from buddy.sessions.lock import LockedError
-from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
 
@@ -118,10 +122,10 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return _fail(str(error), CONFIGURATION)
     except (LockedError, ForeignSessionError, ReadOnlySessionError) as error:
         return _fail(f"{error}. `--fork` continues in a copy.", USAGE)
-    except (SessionError, TaskError) as error:
-        return _fail(str(error), USAGE)
     except NotSavedError as error:
         return _fail(f"the session is not saved: {error}", 1)
+    except (SessionError, TaskError) as error:
+        return _fail(str(error), USAGE)
     except BrokenPipeError:
         raise  # the reader of stdout is gone: not an error of the session
     except _OutputError as error:

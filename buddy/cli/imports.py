@@ -39,7 +39,8 @@ from buddy.safety.paths import make_private_folders, read_regular, replace_file
 from buddy.safety.policy.rules import Rule
 from buddy.safety.policy.rules_loading import as_table, rules_of_tables
 from buddy.safety.sanitise import one_line, visible
-from buddy.sessions.store import SessionError, SessionStore
+from buddy.sessions.errors import SessionError
+from buddy.sessions.store import SessionStore
 
 USAGE_TEXT = "expected: buddy import, buddy import sessions, or buddy import sessions NAME|all"
 READ_IN_PLACE = (

@@ -22,9 +22,14 @@ from buddy.config.settings import ConfigError
 from buddy.headless.exit_codes import CONFIGURATION, OK, TERMINATED, USAGE
 from buddy.headless.serve.server import AddressError, listen_on_port, listen_on_socket, serve_page
 from buddy.safety.sanitise import one_line
-from buddy.sessions.folder import FolderError
+from buddy.sessions.errors import (
+    FolderError,
+    ForeignSessionError,
+    NotSavedError,
+    ReadOnlySessionError,
+    SessionError,
+)
 from buddy.sessions.lock import LockedError
-from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.task import TaskError
 
 MAX_NOTE_CHARS = 400
@@ -52,6 +57,8 @@ def run_serve(options: Options, environment: Mapping[str, str]) -> int:
         return _fail(f"{error}. `--fork` continues in a copy.", USAGE)
     except (ConfigError, FolderError) as error:
         return _fail(str(error), CONFIGURATION)
+    except NotSavedError as error:
+        return _fail(f"the session is not saved: {error}", 1)
     except (SessionError, TaskError) as error:
         return _fail(str(error), USAGE)
     except OSError as error:

@@ -39,15 +39,15 @@ from buddy.repl.input.completion import SessionCompleter
 from buddy.repl.view.blocks import NoteBlock, PlainText, QuestionAsked, Welcome
 from buddy.repl.view.replay import blocks_of
 from buddy.safety.sanitise import one_line
-from buddy.sessions.folder import FolderError
-from buddy.sessions.loading import UNFINISHED_REASON
-from buddy.sessions.lock import LockedError
-from buddy.sessions.store import (
+from buddy.sessions.errors import (
     ForeignSessionError,
     NoSuchSessionError,
+    NotSavedError,
     ReadOnlySessionError,
     SessionError,
 )
+from buddy.sessions.loading import UNFINISHED_REASON
+from buddy.sessions.lock import LockedError
 from buddy.tasks.event_hub import EventReader
 from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import OpenQuestion
@@ -96,7 +96,9 @@ async def run_session(
                 _answer_with(session, options.model)
             await _work(session, options, front, log_path)
         await _finish(session, front)
-    except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
+    except NotSavedError as error:
+        front.report_loss(f"the session is not saved: {error}")
+    except (SessionError, ConfigError, TaskError) as error:
         front.print(NoteBlock("error", _describe_error(error, reference)))
         if isinstance(error, NoSuchSessionError) and not front.previous:  # the id came from the command line
             front.end_without_session(USAGE)

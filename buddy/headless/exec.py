@@ -20,7 +20,7 @@ from buddy.agent.messages import AssistantMessage, Call, Text, Usage, UserPart, 
 from buddy.headless.exit_codes import STRUCTURE, exit_code
 from buddy.headless.formats import Format, RunFacts, RunResult, input_of, skipped_line, skipped_summary
 from buddy.headless.structured import MAX_TRIES, AnswerSchema, StructuredAnswer, correction
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.tasks.board import TaskBoard
 
 UNSAVED_LIMIT_S = 5

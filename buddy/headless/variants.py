@@ -19,7 +19,7 @@ from buddy.headless.exec import RunSignals, RunWatch, answer_of, watch_saving
 from buddy.headless.exit_codes import APPROVAL, OK, exit_code
 from buddy.headless.formats import ProgressLines, RunResult, result_object
 from buddy.safety.sanitise import clean
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.variant_results import (

@@ -40,7 +40,7 @@ from buddy.repl.user_shell import run_shell_line
 from buddy.repl.view.blocks import CommandEcho, NoteBlock
 from buddy.repl.view.state import QueueRow, SessionFacts
 from buddy.safety.policy.decide import MODE_WORDS
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import Note
 from buddy.tasks.approvals import AnswerRefused
 from buddy.tasks.board import TaskError

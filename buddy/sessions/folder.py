@@ -8,15 +8,12 @@ import stat
 
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.paths import make_private_folders
+from buddy.sessions.errors import FolderError
 from buddy.sessions.file_ops import JournalFiles
 
 FOLDER = ".buddyx"
 SESSION_ID = pattern(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """An id of buddy's, or a UUID that a program chose."""
-
-
-class FolderError(Exception):
-    """An unusable folder. The message names it and says what to do."""
 
 
 def workspace_root(start: str) -> str:

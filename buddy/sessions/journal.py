@@ -14,6 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from buddy.safety.seal import Seal
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.line_codec import checksum, encode
 
@@ -86,10 +87,6 @@ LONGEST_PAUSE_S = 5.0
 LINGER_S = 0.005
 """The time a record that nobody awaits may wait, so that several are written together: a tool turn has
 three."""
-
-
-class NotSavedError(Exception):
-    """Records could not be saved before the journal was closed."""
 
 
 class SaveState(msgspec.Struct, frozen=True):

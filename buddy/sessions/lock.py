@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.sessions.errors import SessionError
 from buddy.sessions.file_ops import JournalFiles
 
 NAME = "lock"
@@ -40,7 +41,7 @@ class Holder(msgspec.Struct, frozen=True):
     started: str = ""
 
 
-class LockedError(Exception):
+class LockedError(SessionError):
     """Another process writes this session. `holder` is None when it left no name. `state` "stopped" is a
     process suspended with Ctrl-Z."""
 

@@ -14,10 +14,16 @@ import msgspec
 from buddy.agent.messages import Message
 from buddy.safety.seal import Seal
 from buddy.sessions import lock as locking
+from buddy.sessions.errors import (
+    FolderError,
+    ForeignSessionError,
+    NoSuchSessionError,
+    ReadOnlySessionError,
+    SessionError,
+)
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.folder import (
     FOLDER,
-    FolderError,
     check_real,
     check_session_folder,
     make_exports_folder,
@@ -105,22 +111,6 @@ def _copy_record(
 
 
 TICK_S = 0.001
-
-
-class SessionError(Exception):
-    """A session can't be opened as requested. The message says why and what to do."""
-
-
-class NoSuchSessionError(SessionError):
-    """No session has that id or name."""
-
-
-class ForeignSessionError(SessionError):
-    """The session was not made by this person on this machine."""
-
-
-class ReadOnlySessionError(SessionError):
-    """The session was written by a newer buddy."""
 
 
 class SessionStore:

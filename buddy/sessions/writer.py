@@ -18,9 +18,10 @@ from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
 from buddy.agent.receipt import Receipt
 from buddy.safety.seal import Seal
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.identity import Signer
-from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
+from buddy.sessions.journal import LINGER_S, Journal, SaveState
 from buddy.sessions.loading import AgentSessionSnapshot, snapshot_of, write_snapshot
 from buddy.sessions.partial import LINGER_S as PARTIAL_LINGER_S
 from buddy.sessions.partial import Clean, PartialWriter

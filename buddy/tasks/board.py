@@ -28,7 +28,7 @@ from buddy.agent.tool import ToolError, ToolRegistry, ToolResult
 from buddy.extend.agent_profiles import AgentProfile
 from buddy.safety.policy.rules import Rule
 from buddy.safety.policy.session import CallLimits
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import BudgetSet, Note
 from buddy.sessions.writer import SessionWriter

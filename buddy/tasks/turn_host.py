@@ -38,7 +38,7 @@ from buddy.safety.sandbox_openings import OpeningRequest, OutsideWrites, opening
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.delete_preview import deletions
 from buddy.safety.shell.result import Analysis
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import LastTests
 from buddy.tasks.approvals import Inbox
 from buddy.tasks.dependencies import BoardParts

@@ -21,7 +21,7 @@ from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import receipt_text
 from buddy.agent.tool import Tool
 from buddy.llm.rate_limiter import GovernedProvider
-from buddy.sessions.journal import NotSavedError
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import Note, VariantMark
 from buddy.tasks.dependencies import Library, ModelAccess
 from buddy.tasks.event_hub import EventHub

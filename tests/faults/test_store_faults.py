@@ -19,13 +19,14 @@ import msgspec
 import pytest
 
 from buddy.agent.messages import Text, UserMessage
+from buddy.sessions.errors import NotSavedError, ReadOnlySessionError
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.journal import NotSavedError, SaveState
+from buddy.sessions.journal import SaveState
 from buddy.sessions.line_codec import encode, scan
 from buddy.sessions.loading import load
 from buddy.sessions.records import TaskChanged
 from buddy.sessions.session import OpenSession, Watch
-from buddy.sessions.store import ReadOnlySessionError, SessionStore
+from buddy.sessions.store import SessionStore
 from tests.capabilities import requires
 from tests.faults.scripted_journal import check, play
 from tests.support.session_files import OPERATIONS, Failing, Faults, add_bytes, replied, said, store_in
@@ -198,7 +199,6 @@ import asyncio, sys, os
 from pathlib import Path
 from tests.support.session_files import store_in, said
 from buddy.sessions.session import Watch
-from buddy.sessions.journal import NotSavedError
 async def main():
     root = Path(sys.argv[1])
     states = []

@@ -13,14 +13,14 @@ import pytest
 
 from buddy.agent.messages import UserMessage
 from buddy.safety.protected import ProtectedPlaces
+from buddy.sessions.errors import FolderError, ForeignSessionError
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import FolderError
 from buddy.sessions.identity import load_signer
 from buddy.sessions.line_codec import encode
 from buddy.sessions.loading import LoadedSession
 from buddy.sessions.records import SessionHeader
 from buddy.sessions.session import OpenSession
-from buddy.sessions.store import ForeignSessionError, SessionStore
+from buddy.sessions.store import SessionStore
 from buddy.workspace.checkpoints.private_git import private_git
 from buddy.workspace.checkpoints.snapshots import CheckpointStore
 from buddy.workspace.files.locks import FileLocks

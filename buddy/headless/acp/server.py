@@ -22,10 +22,8 @@ from buddy.headless.acp.editor_files import EditorFileRequests
 from buddy.headless.acp.handed_servers import HandedServersError, read_handed
 from buddy.headless.acp.message_reader import TOO_LONG
 from buddy.headless.running_tasks import RunningTasks
-from buddy.sessions.folder import FolderError
+from buddy.sessions.errors import SessionError
 from buddy.sessions.listing import SessionSummary
-from buddy.sessions.lock import LockedError
-from buddy.sessions.store import SessionError
 from buddy.workspace.files.editor_buffers import EditorBuffers
 
 _CLOSED = -32002
@@ -295,7 +293,7 @@ async def _answer_errors(work: Awaitable[T]) -> T:
     """Turn an error of opening or listing sessions into the response an editor shows."""
     try:
         return await work
-    except (UsageError, ConfigError, FolderError, SessionError, LockedError) as error:
+    except (UsageError, ConfigError, SessionError) as error:
         raise RequestError.invalid_params({"details": str(error)}) from error
     except OSError as error:
         details = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -20,11 +20,9 @@ from buddy.repl.render import numbers as words
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
 from buddy.repl.view.replay import blocks_of
 from buddy.safety.sanitise import visible
+from buddy.sessions.errors import FolderError, SessionError
 from buddy.sessions.export import ExportFormat, export_session
-from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
-from buddy.sessions.lock import LockedError
-from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.dependencies import ModelAccess
 from buddy.tasks.summarise import CompactionFigures, compact_task, compaction_figures, uncompact_task
@@ -97,7 +95,7 @@ async def _find_session(context: Context, reference: str, *, but: str = "") -> s
         if reference == "last":
             return await asyncio.to_thread(_newest, context, but)
         return os.path.basename(await asyncio.to_thread(context.session.store.find, reference))
-    except (SessionError, FolderError) as error:
+    except SessionError as error:
         raise CommandError(str(error)) from error
 
 
@@ -127,7 +125,7 @@ async def _show(context: Context, reference: str) -> None:
         raise CommandError("Which session? /session show ID. /session lists them.")
     try:
         loaded = await asyncio.to_thread(context.session.store.read, reference)
-    except (SessionError, FolderError, OSError) as error:
+    except (SessionError, OSError) as error:
         raise CommandError(str(error)) from error
     for saved in loaded.tasks:
         context.screen.print(TaskHeading(saved.record.task_id, saved.record.task.title))
@@ -147,7 +145,7 @@ async def _fork(context: Context, reference: str) -> None:
     session_id = await _find_session(context, reference) if reference else context.session.session_id
     try:
         copy = await asyncio.to_thread(context.session.store.fork, session_id)
-    except (SessionError, FolderError) as error:
+    except SessionError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"the copy can't be written: {error.strerror}") from error
@@ -179,7 +177,7 @@ async def _delete(context: Context, reference: str) -> None:
         if os.path.basename(folder) == context.session.session_id:
             raise CommandError("You are in this session. Leave it with /new, then delete it.")
         await asyncio.to_thread(context.session.store.delete, reference)
-    except (SessionError, LockedError) as error:
+    except SessionError as error:
         raise CommandError(str(error)) from error
     context.screen.print(NoteBlock("info", f"session {os.path.basename(folder)} is deleted"))
 

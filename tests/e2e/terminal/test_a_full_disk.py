@@ -88,6 +88,30 @@ async def test_REL_062_a_full_disk_holds_the_work_until_there_is_room(tmp_path: 
 
 @requires("unshare")
 @pytest.mark.slow
+async def test_REL_062_leaving_a_full_disk_says_what_is_lost_and_fails(tmp_path: Path) -> None:
+    async with FakeLLM(lambda asked: reply(f"Heard {asked.last_user_text.split()[0]}.")) as server:
+        program = program_of(tmp_path, server)
+        disk = SmallDisk(program)
+        async with on_terminal(program, *YOLO, command=disk.program) as terminal:
+            await terminal.line("first")
+            await terminal.has_shown("Heard first.")
+            await terminal.shows("done")
+            await disk.fill()
+            await terminal.feed(f"\x1b[200~second {LONG}\x1b[201~".encode())
+            await terminal.shows("pasted #1")
+            await terminal.line("")
+            await terminal.has_shown("NOT SAVED: [Errno 28] No space left on device; new messages are held")
+            await terminal.type("\x03")
+            assert await terminal.leaves("\x15\x04") == 1
+            assert terminal.is_restored()
+            shown = "".join("".join(terminal.everything()).split())
+            assert "thesessionisnotsaved:" in shown
+            assert "couldnotbewritten" in shown
+            assert b"Traceback" not in terminal.output
+
+
+@requires("unshare")
+@pytest.mark.slow
 async def test_REL_062_an_output_that_has_no_room_is_told_and_takes_none(tmp_path: Path) -> None:
     def model(asked: Asked) -> Reply:
         if len(asked.tool_results) < {"flood": 1, "again": 2}[asked.last_user_text]:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buddy.sessions.errors import FolderError
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import FolderError, check_real, make_sessions_folder
+from buddy.sessions.folder import check_real, make_sessions_folder
 from buddy.sessions.journal import Appender
 from buddy.sessions.line_codec import LineError, decode, encode, first_line, last_line, scan
 from buddy.sessions.lock import LockedError, acquire, is_locked

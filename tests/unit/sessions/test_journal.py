@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from buddy.sessions.errors import NotSavedError
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.journal import LINGER_S, Appender, Journal, NotSavedError, SaveState
+from buddy.sessions.journal import LINGER_S, Appender, Journal, SaveState
 from buddy.sessions.line_codec import scan
 from tests.support.session_files import Failing, Faults
 

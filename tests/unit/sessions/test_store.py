@@ -9,12 +9,12 @@ import pytest
 
 from buddy.agent.display import NOTHING
 from buddy.agent.events import ApprovalRequested
-from buddy.sessions.folder import FolderError, workspace_root
+from buddy.sessions.errors import FolderError, ForeignSessionError, SessionError
+from buddy.sessions.folder import workspace_root
 from buddy.sessions.line_codec import encode
 from buddy.sessions.lock import LockedError
 from buddy.sessions.records import JobChanged, TaskChanged
 from buddy.sessions.session import Watch
-from buddy.sessions.store import ForeignSessionError, SessionError
 from tests.support.session_files import Faults, add_bytes, call, replied, said, store_in
 
 
