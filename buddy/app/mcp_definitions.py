@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -21,6 +19,7 @@ from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
 from buddy.extend.mcp.definitions import ServerDefinition, expand_variables
 from buddy.extend.mcp.digests import definition_digest
 from buddy.extend.mcp.sources import find_servers
+from buddy.workspace.temporary import TemporaryFolder
 
 
 class KnownServer(msgspec.Struct, frozen=True):
@@ -61,8 +60,8 @@ async def passing_session(
     launch: LaunchContext, loaded: LoadedSettings, options: Options, tell: Callable[[str], None]
 ) -> AsyncGenerator[Session]:
     """Open a session that leaves nothing behind and has no model."""
-    with TemporaryDirectory(prefix="buddy-") as folder:
-        store = open_store(launch, loaded.settings, tell, root=os.path.realpath(folder))
+    with TemporaryFolder("session") as folder:
+        store = open_store(launch, loaded.settings, tell, root=folder)
         models = Models(loaded.settings, launch)
         loaded = msgspec.structs.replace(loaded, first_model="")
         # Attended: unlike an unattended one, such a session opens before any model is chosen.

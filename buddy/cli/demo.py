@@ -10,7 +10,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from buddy.config.loading import LoadedSettings
 from buddy.headless.formats import TextFormat
 from buddy.llm.scripted import Pace
 from buddy.tasks.event_hub import EventReader
+from buddy.workspace.temporary import TemporaryFolder
 
 PROGRAM = """def average(values: list[float]) -> float:
     total = 0.0
@@ -41,7 +41,7 @@ print(average([1, 2]))
 def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
     """Run the demo and return the exit code."""
     started_in = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix="buddy-demo-") as folder:
+    with TemporaryFolder("demo") as folder:
         os.chdir(folder)
         try:
             _repository(folder)

@@ -153,9 +153,9 @@ def _choose_root(options: Options, launch: LaunchContext, loaded: LoadedSettings
     if writable or loaded.settings.session.directory or not options.ephemeral or options.fork:
         yield ""
         return
-    import tempfile  # imported here: 3 ms, only needed for such a run
+    from buddy.workspace.temporary import TemporaryFolder  # tempfile: 3 ms, only needed for such a run
 
-    with tempfile.TemporaryDirectory(prefix="buddy-") as folder:
+    with TemporaryFolder("session") as folder:
         yield folder
 
 

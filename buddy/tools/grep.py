@@ -436,12 +436,11 @@ async def _grep_there(
 ) -> ToolResult:
     """Search another machine's files: fetched into a private folder, they are searched as those of this
     one."""
-    import tempfile  # here: only with a target
-
-    from buddy.tools.files.elsewhere import fetch_there
+    from buddy.tools.files.elsewhere import fetch_there  # here: only with a target
+    from buddy.workspace.temporary import TemporaryFolder
 
     run, wanted = search_run(ctx), glob_filter(asked.glob, "/")
-    with tempfile.TemporaryDirectory(prefix="buddy-search-") as folder:
+    with TemporaryFolder("search") as folder:
         fetched = await stoppable(run, lambda stopped: fetch_there(ctx, there, path, wanted, folder, stopped))
         corpus = Corpus(folder, fetched.files)
         found = await find(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import thread
@@ -17,6 +18,7 @@ from buddy.workspace.sandbox.probe import ProbeResult, probe
 from tests.capabilities import NOBODY, requires
 from tests.support.sandbox_machine import sandbox_machine
 
+LIMIT_S = 60
 LOOK = "cat /proc/net/dev; echo entered"
 
 
@@ -34,6 +36,7 @@ def _as_ordinary_user(writing: int) -> None:
     """Write the outcome, in a child process that has given up root's rights: every module is loaded, and the
     namespace's holder gets an interpreter that everybody may read."""
     assert thread  # loaded: asyncio imports it on first use, and may not read it any more
+    signal.alarm(LIMIT_S)  # forked from a process with threads it may hang, and would outlive a killed run
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

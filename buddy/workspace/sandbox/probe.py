@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator
 
 import msgspec
@@ -20,6 +19,7 @@ from buddy.workspace.sandbox.seatbelt import PROGRAM as SEATBELT
 from buddy.workspace.sandbox.seatbelt import seatbelt_argv
 from buddy.workspace.sandbox.seccomp import Architecture, architecture, refusals
 from buddy.workspace.sandbox.status import SandboxStatus
+from buddy.workspace.temporary import TemporaryFolder
 
 TRIAL_WITHIN_S = 5.0
 MIN_LANDLOCK_ABI = 3
@@ -27,6 +27,17 @@ MIN_LANDLOCK_ABI = 3
 SIGNALS_SINCE_ABI = 6
 """From this version on, commands can send signals to confined processes only (LANDLOCK_SCOPE_SIGNAL)."""
 _REPORTED_CHARS = 200
+_TRIAL = """
+exec 3<&0 </dev/null
+(read -r end <&3; kill -s KILL 0) >&- 2>&- &
+trap 'kill -s KILL $!' EXIT
+echo > "$1/open" || exit 11
+( echo > "$2" ) 2>/dev/null && { rm -f "$2"; exit 12; }
+exit 0
+"""
+"""Ends with its input, that is with buddy or when its time is over: it can hang where the home folder lies on
+another machine. `--die-with-parent` of bubblewrap has no effect together with `--disable-userns`: the kernel
+forgets the signal when the second user namespace is made."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -100,8 +111,7 @@ def _landlock_refused(machine: Architecture) -> str:
 
 @contextlib.contextmanager
 def _trial_profile() -> Generator[SandboxProfile]:
-    with tempfile.TemporaryDirectory(prefix="buddy-trial-") as folder:
-        real = os.path.realpath(folder)
+    with TemporaryFolder("trial") as real:
         os.mkdir(os.path.join(real, "closed"))
         yield SandboxProfile(
             "workspace", (), (real,), (os.path.join(real, "closed"),), (), real, network=False
@@ -111,25 +121,29 @@ def _trial_profile() -> Generator[SandboxProfile]:
 def _trial(profile: SandboxProfile) -> tuple[str, ...]:
     """Return a command that succeeds only if writing inside works and writing outside fails."""
     outside = os.path.join(os.path.expanduser("~"), f".buddy-trial-{os.getpid()}")
-    script = 'echo > "$1/open" || exit 11; ( echo > "$2" ) 2>/dev/null && { rm -f "$2"; exit 12; }; exit 0'
-    return ("/bin/sh", "-c", script, "trial", profile.scratch, outside)
+    return ("/bin/sh", "-c", _TRIAL, "trial", profile.scratch, outside)
 
 
 def _try(argv: tuple[str, ...], cwd: str, *descriptors: int) -> str:
     """Run a trial; return the problem, "" when it succeeded."""
+    reading, writing = os.pipe()
     try:
         done = subprocess.run(
             argv,
             cwd=cwd,
             env={"PATH": "/usr/bin:/bin"},
             pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
+            stdin=reading,
             capture_output=True,
             timeout=TRIAL_WITHIN_S,
             check=False,
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
+    finally:
+        os.close(reading)
+        os.close(writing)
     if done.returncode == 0:
         return ""
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()

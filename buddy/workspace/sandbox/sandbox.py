@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import subprocess
-import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,6 +26,7 @@ from buddy.workspace.sandbox.blocked import find_blocked
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.home_secrets import HomeSecrets
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
+from buddy.workspace.sandbox.left_behind import remove_lost_files
 from buddy.workspace.sandbox.network import SandboxNetwork, find_ports, open_network
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
 from buddy.workspace.sandbox.probe import ProbeResult, memory_file, probe
@@ -44,6 +44,7 @@ from buddy.workspace.sandbox.seccomp import attempts, refusals
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 from buddy.workspace.sandbox.tether import Tether
 from buddy.workspace.sandbox.watch import CommandWatch
+from buddy.workspace.temporary import TemporaryFolder, remove_abandoned
 
 SURVEY_LASTS_S = 20.0
 """Maximum age of the survey of a big workspace that a command is confined by."""
@@ -157,11 +158,15 @@ class Sandbox:
         self._resolver = resolver
         self._look = look
         self._probed = ProbeResult(NO_SANDBOX)
+        self._temporary: TemporaryFolder | None = None
         self._folder = ""
+        self._sweep: asyncio.Task[None] | None = None
+        self._is_closing = threading.Event()
         self._network: SandboxNetwork | None = None
         self._server: asyncio.Server | None = None
         self._proxy: SandboxProxy | None = None
         self._recorder: Recorder | None = None
+        self._records = records
         self._tether = Tether(records)
         self._surveyors: dict[tuple[str, ...], Surveyor] = {}
         self._secrets: dict[str, HomeSecrets] = {}
@@ -180,10 +185,28 @@ class Sandbox:
         return await asyncio.shield(self._ready)
 
     async def _prepare(self) -> SandboxStatus:
+        try:
+            return await self._probe_and_open()
+        finally:
+            self._sweep = asyncio.ensure_future(asyncio.to_thread(self._remove_abandoned))
+
+    async def swept(self) -> None:
+        """Wait until everything was removed that killed runs left behind."""
+        await self.ready()
+        if self._sweep is not None:
+            await self._sweep
+
+    def _remove_abandoned(self) -> None:
+        """Remove what runs of buddy that were killed left behind."""
+        remove_abandoned(self._is_closing.is_set)
+        remove_lost_files(self._records, time.time())
+
+    async def _probe_and_open(self) -> SandboxStatus:
         if self._rules().is_off:
             self._probed = ProbeResult(SandboxStatus(0, SWITCHED_OFF))
             return self.status
-        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="buddy-sandbox-"))
+        self._temporary = TemporaryFolder("sandbox")
+        self._folder = self._temporary.path
         os.mkdir(os.path.join(self._folder, "tmp"), 0o700)
         probed = await asyncio.to_thread(self._look)
         if probed.bubblewrap and probed.nsenter:
@@ -366,8 +389,11 @@ class Sandbox:
         self._tether.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
-        if self._folder:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._temporary is not None:
+            await asyncio.to_thread(self._temporary.close)
+        if self._sweep is not None:
+            self._is_closing.set()
+            await self._sweep
 
 
 def _nothing() -> None:

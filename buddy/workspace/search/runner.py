@@ -182,11 +182,11 @@ def _encodings_folder() -> str:
 
 
 async def _in_child(run: SearchRun, job: SearchJob) -> Found:
-    import tempfile  # here: 3 ms that only such a pattern needs
+    from buddy.workspace.temporary import TemporaryFolder  # tempfile: 3 ms that only such a pattern needs
 
     if run.children is None:
         raise ToolError("this pattern may take very long and nothing can watch over it here; make it simpler")
-    with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
+    with TemporaryFolder("search") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
         _write_job(names[0], job)
         paths = (_PACKAGES, _encodings_folder())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +21,7 @@ from buddy.workspace.targets.transport import (
     HostFacts,
     TargetError,
 )
+from buddy.workspace.temporary import TemporaryFolder
 
 HELLO_LIMIT_S = 30.0
 """More than ssh's own limit for a connection: its reason is better than ours."""
@@ -44,6 +43,7 @@ class TargetConnection:
         self._environment = environment
         self._find = find
         self._lock = threading.RLock()
+        self._temporary: TemporaryFolder | None = None
         self._folder = ""
         self._master: subprocess.Popen[bytes] | None = None
         self._stderr: BoundedReader | None = None
@@ -156,7 +156,8 @@ class TargetConnection:
     def _open(self) -> HostFacts:
         name, folder = self.destination.name, self.destination.folder
         # Short: the path of a socket in it has 104 characters at most. Only this user can enter the folder.
-        self._folder = tempfile.mkdtemp(prefix="buddy-to-")
+        self._temporary = TemporaryFolder("to")
+        self._folder = self._temporary.path
         argv = self.destination.master_argv(self._program(), self._folder)
         stderr = self._stderr = BoundedReader()
         master = self._master = self._start(argv, stderr.writing)
@@ -222,9 +223,9 @@ class TargetConnection:
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = ""
+        if self._temporary is not None:
+            self._temporary.close()
+            self._temporary, self._folder = None, ""
 
 
 def _read_line(stream: IO[bytes] | None) -> bytes:
