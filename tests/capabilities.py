@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from buddy.workspace.processes.pids_group import pids_group
 from buddy.workspace.sandbox.landlock_exec import abi_version
 from buddy.workspace.sandbox.probe import MIN_LANDLOCK_ABI
 from tests.support.containers import podman_works
@@ -71,6 +72,11 @@ def _mounts() -> bool:
         return os.system(f"mount -t tmpfs -o size=64k none {folder} 2>/dev/null && umount {folder}") == 0
 
 
+def _makes_groups() -> bool:
+    """Tell whether this user can make control groups that limit processes (version 1)."""
+    return pids_group().limit(1000) is not None
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "shared": lambda: (SHARED / "recorded").is_dir(),
     "linux": lambda: sys.platform == "linux",
@@ -85,6 +91,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
     "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,
     "process limits": _limits_processes,
+    "process groups": _makes_groups,
     "two disks": _has_two_disks,
     "extended attributes": _takes_attributes,
     "mount": _mounts,

@@ -18,11 +18,13 @@ import msgspec
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt. `levels`: where it must fail."""
+    """One attempt. `levels`: where it must fail; `control`: without a sandbox it succeeds, `control_of_root`:
+    only if root makes it."""
 
     name: str
     command: str
     control: bool = True
+    control_of_root: bool = False
     levels: tuple[int, ...] = (2, 3)
 
 
@@ -128,7 +130,7 @@ PROTECTED = (
     Attempt("new settings by openat2", _python("import ctypes, struct\nctypes.CDLL(None).syscall(437, -100, b'.envrc', struct.pack('=QQQ', 0o101, 0o644, 0), 24)")),
     Attempt("new settings by mknod", _python("import os, stat\nos.mknod('.mcp.json', stat.S_IFREG | 0o644)")),
     Attempt("new workspace of an editor", "echo x > all.code-workspace; test -e all.code-workspace " + _SEE),
-    Attempt("new settings unpacked", "mkdir -p /tmp/z/.fleet && touch /tmp/z/.fleet/run.json && cp -r /tmp/z/.fleet . ", levels=(3,)),
+    Attempt("new settings unpacked", "mkdir -p /tmp/z{pid}/.fleet && touch /tmp/z{pid}/.fleet/run.json && cp -r /tmp/z{pid}/.fleet .; rm -r /tmp/z{pid}", levels=(3,)),
 )  # fmt: skip
 
 READS = (
@@ -155,8 +157,8 @@ PROCESSES = (
     Attempt("read memory by system call", _python("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nclass V(ctypes.Structure):\n    _fields_ = [('a', ctypes.c_void_p), ('n', ctypes.c_size_t)]\nb = ctypes.create_string_buffer(8)\nmine = V(ctypes.addressof(b), 8)\ntheirs = V(0x400000, 8)\nprint('ESCAPED' if libc.process_vm_readv({pid}, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) >= 0 or ctypes.get_errno() == 14 else 'no')")),
     Attempt("descriptor of another process", _python("import os, ctypes\nlibc = ctypes.CDLL(None)\ntry:\n    fd = os.pidfd_open({pid})\n    print('ESCAPED' if libc.syscall(438, fd, 0, 0) >= 0 else 'no')\nexcept OSError:\n    print('no')")),
     Attempt("priority of the program", _python("import os\nos.setpriority(os.PRIO_PROCESS, {pid}, os.getpriority(os.PRIO_PROCESS, {pid}))\nprint('ESCAPED')")),
-    Attempt("priority of the program's group", _python("import os\nos.setpriority(os.PRIO_PGRP, os.getpgid({pid}), 0)\nprint('ESCAPED')")),
-    Attempt("priority of the user", _python("import os\nos.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_USER, 0))\nprint('ESCAPED')"), levels=(2,)),
+    Attempt("priority of the program's group", _python("import os\nos.setpriority(os.PRIO_PGRP, os.getpgid({pid}), os.getpriority(os.PRIO_PGRP, os.getpgid({pid})))\nprint('ESCAPED')")),
+    Attempt("priority of the user", _python("import os\nos.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_USER, 0))\nprint('ESCAPED')"), levels=(2,), control_of_root=True),
     Attempt("limits of the program", _python("import resource\nresource.prlimit({pid}, resource.RLIMIT_NOFILE, resource.prlimit({pid}, resource.RLIMIT_NOFILE))\nprint('ESCAPED')")),
     Attempt("size of the program's files", _python("import resource\nl = resource.prlimit({pid}, resource.RLIMIT_FSIZE)\nresource.prlimit({pid}, resource.RLIMIT_FSIZE, l)\nprint('ESCAPED')")),
     Attempt("limits by the upper half of an argument", _call(302, "{pid} | 1 << 32", "7", "0", "b'\\0' * 16")),
@@ -165,7 +167,7 @@ PROCESSES = (
     Attempt("scheduling parameters of the program", _python("import os\nos.sched_setparam({pid}, os.sched_param(0))\nprint('ESCAPED')")),
     Attempt("scheduling attributes of the program", _call(314, "{pid}", "b'\\x30\\0\\0\\0' + b'\\0' * 44", "0")),
     Attempt("input and output of the program", _call(251, "1", "{pid}", "0x4004")),
-    Attempt("input and output of the user", _call(251, "3", "0", "0x4004"), levels=(2,)),
+    Attempt("input and output of the user", _call(251, "3", "0", "0x4004"), levels=(2,), control_of_root=True),
     Attempt("pages of the program", _call(279, "{pid}", "0", "0", "0", "0", "0")),
     Attempt("nodes of the program", _call(256, "{pid}", "8", "b'\\1' + b'\\0' * 7", "b'\\1' + b'\\0' * 7")),
     Attempt("files compared with the program's", _call(312, "{pid}", "{pid}", "2", "0", "0")),

@@ -20,6 +20,7 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.processes.child import Launched
 from buddy.workspace.processes.environment import TRUSTED_PATH
 from buddy.workspace.processes.limits import end_children_first, fix_limits, tag_children
+from buddy.workspace.processes.pids_group import PidsGroup
 from buddy.workspace.processes.process_tree import Tag
 
 if sys.platform != "win32":
@@ -41,7 +42,8 @@ class TerminalSize(msgspec.Struct, frozen=True):
 class Launch(msgspec.Struct, frozen=True):
     """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more;
     `data_bytes`: the memory each process may use; `is_expendable`: the system may end it before others when
-    memory runs out; `stdin`: a descriptor to read from, nothing to read for -1."""
+    memory runs out; `group` bounds root's processes; `stdin`: a descriptor to read from, nothing to read for
+    -1."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -51,6 +53,7 @@ class Launch(msgspec.Struct, frozen=True):
     data_bytes: int | None = None
     is_expendable: bool = False
     stdin: int = -1
+    group: PidsGroup | None = None
 
 
 Starter = Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]]
@@ -153,7 +156,8 @@ def _start(
     def start() -> subprocess.Popen[bytes]:
         # The limits are buddy's own meanwhile: a thread that the starter begins must not meet them.
         spared = end_children_first() if launch.is_expendable else contextlib.nullcontext()
-        with tag_children(tag.number, launch.processes, launch.data_bytes), spared:
+        group = launch.group.hold_children() if launch.group is not None else contextlib.nullcontext()
+        with group, tag_children(tag.number, launch.processes, launch.data_bytes), spared:
             return subprocess.Popen(
                 launch.argv,
                 cwd=launch.cwd,

@@ -32,6 +32,10 @@ _LEAST_FOR_READERS = 1_000_000_000
 _ROOM_BYTES = 256_000_000
 """Memory that buddy may still take while it has the memory limit of a command that is started."""
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_PROCESS_LIMITS = (
+    *("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"),
+    *("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
+)
 _OOM_SCORE = 500
 
 
@@ -183,16 +187,32 @@ def memory_for_readers(total: int | None) -> int | None:
     return None if total is None else max(_LEAST_FOR_READERS, total // READERS_SHARE)
 
 
-def shared_processes() -> int | None:
+def machine_processes(paths: tuple[str, ...] = _PROCESS_LIMITS) -> int | None:
+    """Return the most processes and threads that the machine or its container has ids for; None where Linux
+    does not tell."""
+    found: list[int] = []
+    for path in paths:
+        with suppress(OSError, ValueError), open(path, encoding="ascii") as file:  # no container, or "max"
+            found.append(int(file.read()))
+    return min(found, default=None)
+
+
+def shared_processes(machine: int | None = None) -> int | None:
     """Compute how many processes the user may have for a command to start one more; None without a limit.
+    `machine`: how many there can be.
 
     What lies above it stays for buddy's own programs: a fork bomb stops there, and git still starts. Where
-    the system allows few processes, a quarter is kept free. The system ignores this limit for root.
+    the system allows few processes, a quarter is kept free. The system ignores this limit for root, for whom
+    there is `PidsGroup`.
     """
     soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if soft == resource.RLIM_INFINITY:
+    known = [] if soft == resource.RLIM_INFINITY else [soft]
+    if machine is not None:
+        known.append(machine * 3 // 4)  # other users' processes are among them
+    if not known:
         return None
-    return max(1, soft - min(RESERVED_PROCESSES, soft // 4))
+    most = min(known)
+    return max(1, most - min(RESERVED_PROCESSES, most // 4))
 
 
 @contextmanager

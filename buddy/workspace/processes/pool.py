@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import TracebackType
 from typing import Protocol
 
@@ -29,10 +30,12 @@ from buddy.workspace.processes.limits import (
     NO_LIMITS,
     ProcessLimits,
     leaves_room,
+    machine_processes,
     shared_processes,
     with_limits,
 )
 from buddy.workspace.processes.output import OutputBounds, OutputLog
+from buddy.workspace.processes.pids_group import PidsGroup, pids_group
 from buddy.workspace.processes.process_tree import (
     Tag,
     adopt_orphans,
@@ -145,6 +148,14 @@ class ChildProcesses:
         self._numbers: set[int] = set()
         self._adopting = False
 
+    @cached_property
+    def _machine_processes(self) -> int | None:
+        return machine_processes()
+
+    @cached_property
+    def _group(self) -> PidsGroup:
+        return pids_group()
+
     async def __aenter__(self) -> ChildProcesses:
         return self
 
@@ -152,6 +163,8 @@ class ChildProcesses:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.end_all()
+        if "_group" in self.__dict__:  # a session without commands makes none
+            self._group.close()
         if self._adopting:
             self._adopting = False
             adopt_orphans(wanted=False)
@@ -203,7 +216,7 @@ class ChildProcesses:
         if limits != NO_LIMITS or sys.platform != "linux":
             argv = with_limits(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
-        processes = shared_processes() if request.limited else None
+        processes = shared_processes(self._machine_processes) if request.limited else None
         return Launch(
             argv,
             request.cwd,
@@ -212,6 +225,7 @@ class ChildProcesses:
             data_bytes=inherited,
             is_expendable=request.limited,
             stdin=request.stdin,
+            group=self._group.limit(processes),
         )
 
     def limits_of(self, request: CommandRequest) -> ProcessLimits:

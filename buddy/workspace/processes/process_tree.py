@@ -167,6 +167,12 @@ def is_same(process: ProcessInfo) -> ProcessInfo | None:
     return now if now is not None and now.started == process.started else None
 
 
+def is_process(pid: int, started: int) -> bool:
+    """Tell whether the process with this id and start time runs."""
+    process = read_process(pid)
+    return process is not None and process.alive and process.started == started
+
+
 def send(process: ProcessInfo, number: signal.Signals) -> None:
     """Send a signal to exactly this process, never to one that got its number later."""
     try:
@@ -301,8 +307,7 @@ def _in_order(found: list[Stray]) -> tuple[Stray, ...]:
 def _owner_runs(tag: str) -> bool:
     pid, _, rest = tag.partition(".")
     started = rest.partition(".")[0]
-    owner = read_process(int(pid)) if pid.isdigit() else None
-    return owner is not None and owner.alive and str(owner.started) == started
+    return pid.isdigit() and started.isdigit() and is_process(int(pid), int(started))
 
 
 def _command_line(pid: int) -> str:
