@@ -215,6 +215,18 @@ def tracked_paths(root: str) -> frozenset[str] | None:
     return None if found is None else frozenset(os.path.join(root, os.fsdecode(name)) for _, name in found)
 
 
+def indexed_paths(git_dir: str) -> tuple[str, ...] | None:
+    """Return the tracked paths of a repository, relative to its working tree; none without an index, None
+    when it does not tell for certain."""
+    files = _index_files(git_dir)
+    if not files:
+        return ()
+    if files != (f"{git_dir}/index",):  # in parts
+        return None
+    found = _entries(read_regular(f"{git_dir}/index", MAX_INDEX_BYTES + 1))
+    return None if found is None else tuple(os.fsdecode(name) for _, name in found)
+
+
 def may_be_tracked(git_dir: str, path: str) -> bool:
     """Tell whether a repository's index holds a path relative to the working tree; True also where there is
     no index, or one that can't be read."""

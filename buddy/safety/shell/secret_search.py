@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.git_repository import (
     files_that_wait,
+    indexed_paths,
     odd_ignore_files,
     repository_around,
     tracked_paths,
@@ -101,6 +102,23 @@ def check_hunt(
         raise RefusedError("it shows every line of hidden files, which may hold secrets")
     if any(map(_FAINT().search, patterns)):
         raise RefusedError("it searches hidden files for secrets")
+
+
+def check_history_search(judged: JudgedCommand, pathspecs: tuple[str, ...]) -> None:
+    """Refuse a search of the history that would look into secret files: which commits it names tells whether
+    a guess at their content is right, so that enough of them spell it out. `pathspecs` narrow it."""
+    cwd = judged.place.boundary.cwd
+    work_tree, git_dir = repository_around(cwd)
+    if not git_dir:
+        return
+    tracked = indexed_paths(git_dir) if work_tree else None
+    if tracked is None:
+        raise RefusedError("it searches the content of all tracked files, and which those are can't be told")
+    roots = tuple(os.path.normpath(os.path.join(cwd, path)) for path in pathspecs)
+    for name in tracked:
+        path = os.path.join(work_tree or cwd, name)
+        if _may_be_secret(name) and (not roots or any(is_beneath(path, root) for root in roots)):
+            judged.read(path)
 
 
 def check_everything(judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...]) -> None:

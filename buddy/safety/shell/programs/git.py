@@ -36,7 +36,14 @@ from buddy.safety.shell.programs.names import read_entries, word_list, words
 from buddy.safety.shell.programs.options import Given, parse, table
 from buddy.safety.shell.programs.search import dialect_of, values
 from buddy.safety.shell.result import UNRESOLVED
-from buddy.safety.shell.secret_search import INSTALLED, MAX_ENTRIES, check_hunt, check_search, hunts
+from buddy.safety.shell.secret_search import (
+    INSTALLED,
+    MAX_ENTRIES,
+    check_history_search,
+    check_hunt,
+    check_search,
+    hunts,
+)
 
 MAX_ATTRIBUTES_BYTES = 200_000
 _SHOWS_OBJECTS = frozenset({"show", "diff", "diff-tree", "diff-index", "grep", "cat-file"})
@@ -53,9 +60,9 @@ _LISTS_ONLY = words(
 
 _SHOWS_CONTENT = words(
     "-p -u --patch -U --unified -c --cc -W --function-context --binary --word-diff --color-words "
-    "--patch-with-raw --word-diff-regex --check --full-diff --diff-merges -m --remerge-diff"
+    "--patch-with-raw --word-diff-regex --check --full-diff --diff-merges -m --remerge-diff -G"
 )
-"""Options with which content is shown after all."""
+"""Options with which content is shown after all, or (-G) searched as it would be shown."""
 
 _MANY_REFERENCES = ("--all", "--tags", "--remotes", "--glob", "--reflog", "-g", "--walk-reflogs")
 """Options that add references, whatever kind of object they name."""
@@ -354,6 +361,24 @@ def _check_values(judged: JudgedCommand, given: Given) -> None:
             raise RefusedError("git formats with raw objects show the content of any file")
         if name in ("-S", "-G") and value and hunts(value):
             raise RefusedError("it searches the history for secrets")
+    if shows_ranges and given.has("-S"):  # of blame it names a file
+        check_history_search(judged, _narrowing(judged, given))
+
+
+def _narrowing(judged: JudgedCommand, given: Given) -> tuple[str, ...]:
+    """Return the pathspecs that keep a search of the history to plain files and folders; none where one may
+    stand for others. Before the dashes git takes what is there for a path."""
+    if given.has("--follow", "--full-diff"):  # these look at further files
+        return ()
+    first = len(given.operands) - given.after_dashes
+    cwd = judged.place.boundary.cwd
+    paths = tuple(
+        operand
+        for place, operand in enumerate(given.operands)
+        if place >= first or os.path.lexists(os.path.join(cwd, operand))
+    )
+    plain = all(re.fullmatch(r"[^:*?\[\\]+", path) for path in paths)
+    return paths if plain else ()
 
 
 def _judge_operands(judged: JudgedCommand, operands: tuple[str, ...]) -> None:
