@@ -261,3 +261,108 @@ def test_ATTACK3_an_answer_to_a_command_with_input_holds_for_the_whole_line(
     assert decide(facts, granted) == "allow"
     (project.root / "a").write_text("another\n")
     assert decide(shell_facts(project, command), granted) == ("ask" if "unchanged" in shown else "allow")
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("node ./mod", "mod.js"),
+        ("node mod", "mod.cjs"),
+        ("node ./mod a", "mod.mjs"),
+        ("node ./pkg", "pkg/index.js"),
+        ("node pkg", "pkg/package.json"),
+        ("tsx ./mod", "mod.ts"),
+        ("python3 pkg", "pkg/__main__.py"),
+        ("python3 -B pkg a", "pkg/__main__.py"),
+        ("python3 -mmod", "mod.py"),
+        ("python3 -um mod", "mod.py"),
+        ("python3 -Im pkg.mod", "pkg/mod.py"),
+        ("node --require=./mod.js -p 1", "mod.js"),
+        ("node -r./mod.js a", "mod.js"),
+        ("bash --rcfile mod.sh -i -c true", "mod.sh"),
+        ("bash --init-file=mod.sh -i -c true", "mod.sh"),
+        ("BASH_ENV=mod.sh bash -c true", "mod.sh"),
+        ("ENV=./mod.sh sh -i -c true", "mod.sh"),
+        ("PYTHONSTARTUP=mod.py python3 -i -c 1", "mod.py"),
+        ("LD_PRELOAD=./mod.so make", "mod.so"),
+        ("NODE_OPTIONS='--require ./mod.js' npm test", "mod.js"),
+        ("GIT_EXTERNAL_DIFF=./run git diff", "run"),
+        ("GIT_SSH_COMMAND='sh mod.sh' git fetch", "mod.sh"),
+        ("CC=./run make", "run"),
+        ("CC='sh mod.sh' make", "mod.sh"),
+        ("make CC=./run", "run"),
+        ("make -fmod.mk", "mod.mk"),
+        ("make --file=mod.mk", "mod.mk"),
+        ("awk -fmod.awk a", "mod.awk"),
+        ("gawk -i mod.awk 1 a", "mod.awk"),
+        ("git -c core.pager=./run -p log -1", "run"),
+        ("git -c core.pager='sh mod.sh' -p log -1", "mod.sh"),
+        ("git -c alias.x='!./run' x", "run"),
+        ("git difftool -y -x ./run", "run"),
+        ("git fetch --upload-pack=./run src", "run"),
+        ("tar xf a.tar --to-command=./run", "run"),
+        ("tar -I ./run -xf a.tar", "run"),
+        ("tar -I 'sh mod.sh' -xf a.tar", "mod.sh"),
+        ("rsync -e ./run a host:b", "run"),
+        ("ssh -o ProxyCommand=./run host", "run"),
+        ("env BASH_ENV=./run bash -c true", "run"),
+    ],
+)
+def test_ATTACK_8_5_an_answer_binds_every_script_that_the_command_names(
+    project: ShellProject, command: str, path: str
+) -> None:
+    script = project.root / path
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("shown\n")
+    script.chmod(0o755 if path == "run" else 0o644)
+    facts = shell_facts(project, command)
+    granted, saved = rules_for_session(facts), rules_to_save(facts)
+
+    assert path in coverage(granted, facts).rpartition("while ")[2]
+    assert (decide(facts, granted), decide(facts, saved)) == ("allow", "allow")
+    script.write_text("another\n")
+    later = shell_facts(project, command)
+    assert (decide(later, granted), decide(later, saved)) == ("ask", "ask")
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [("node ./mod", "mod.js"), ("node pkg", "pkg.js"), ("python3 src", "src/__main__.py")],
+)
+def test_ATTACK_8_4_an_answer_covers_no_file_that_the_interpreter_finds_since(
+    project: ShellProject, command: str, path: str
+) -> None:
+    facts = shell_facts(project, command)
+    granted = rules_for_session(facts)
+    (project.root / path).write_text("written afterwards\n")
+
+    assert decide(shell_facts(project, command), granted) == "ask"
+
+
+@pytest.mark.parametrize("command", ["NAME=a make", "make NAME=a", "tool --input=a", "DATA=./b.csv make"])
+def test_what_a_command_is_given_as_data_is_not_bound(project: ShellProject, command: str) -> None:
+    (project.root / "b.csv").write_text("1,2\n")
+    assert "while" not in coverage(
+        rules_for_session(shell_facts(project, command)), shell_facts(project, command)
+    )
+
+
+@pytest.mark.parametrize(
+    "command", ["> new", "2> new", "< a", "ls; > new", "> new | cat", "> new < a", ">> a"]
+)
+def test_ATTACK_8_2_a_redirection_without_a_command_is_asked_about(
+    project: ShellProject, command: str
+) -> None:
+    facts = shell_facts(project, command)
+
+    assert decide(facts, ()) == "ask"
+    assert rules_for_session(facts) == rules_to_save(facts) == ()
+
+
+@pytest.mark.parametrize(
+    "command", ["pushd src; BASH_ENV=../s.sh bash -c true", "pushd src; make CC=../s.sh"]
+)
+def test_ATTACK_8_5_no_answer_for_a_named_script_in_an_unknown_folder_is_kept(
+    project: ShellProject, command: str
+) -> None:
+    assert rules_to_save(shell_facts(project, command)) == ()

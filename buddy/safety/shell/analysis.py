@@ -330,6 +330,7 @@ class _LineJudge:
                 folder=folder,
                 level=level,
                 sources=sources,
+                assignments=tuple(f"{name}={_display(value)}" for name, value in simple.assignments),
             )
         )
         self._lost = self._lost or (level == "ask" and _may_move(judged.argv))

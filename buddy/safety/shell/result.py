@@ -36,7 +36,8 @@ class Subcommand(msgspec.Struct, frozen=True):
     match. `inner` are the commands it would start itself (through env, xargs, find -exec, sh -c …): deny and
     ask rules see them too. `reason` says why it is not of level core, "" when it is. `folder` is where it
     starts, "" when that is not known. `sources`: the words that may name files whose content it gets through
-    a pipe or a redirection, None when the line gives it no input."""
+    a pipe or a redirection, None when the line gives it no input. `assignments`: `NAME=value` of
+    variables set for it."""
 
     argv: tuple[str, ...]
     literal: bool
@@ -45,6 +46,7 @@ class Subcommand(msgspec.Struct, frozen=True):
     folder: str = ""
     level: Level = "ask"
     sources: tuple[str, ...] | None = None
+    assignments: tuple[str, ...] = ()
 
     @property
     def read_only(self) -> bool:

@@ -28,15 +28,33 @@ RUNNERS = pattern(
 
 _LOADING: dict[str, tuple[str, ...]] = {
     "node": ("-r", "--require", "--import", "--loader", "--experimental-loader"),
+    **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), ("--rcfile", "--init-file")),
     "go": ("run",),
     "uv": ("run",),
     "npx": ("tsx", "ts-node"),
     "java": ("java", "-jar"),
-    "make": ("-f",),
-    "gmake": ("-f",),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "sed", "jq", "psql"), ("-f", "--file", "--from-file")),
+    **dict.fromkeys(("make", "gmake"), ("-f", "--file", "--makefile")),
+    **dict.fromkeys(("sed", "jq", "psql"), ("-f", "--file", "--from-file")),
+    **dict.fromkeys(
+        ("awk", "gawk", "mawk", "nawk"), ("-f", "--file", "-i", "--include", "-E", "--exec", "-l", "--load")
+    ),
+    "tar": ("-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
+    "zip": ("-TT", "--unzip-command"),
+    "git": ("-x", "--extcmd", "-u", "--upload-pack", "--receive-pack", "--exec"),
 }
-"""Options and words of runners before the file they run or load; interpreters not listed take node's."""
+"""Options and words of programs before the file they run or load; interpreters not listed take node's."""
+
+_MODULES = pattern(r"node|nodejs|deno|bun|ts-node|tsx")
+_MODULE_ENDINGS = (".js", ".cjs", ".mjs", ".json", ".node", ".ts")
+
+_LOADERS = pattern(
+    r"(?:BASH_)?ENV|\w*(?:PRELOAD|AUDIT|STARTUP|CONFIG\w*|OPTIONS|OPTS?|RC|PAGER|EDITOR|DIFF|COMMAND|ASKPASS"
+    r"|SHELL|SSH)"
+)
+"""Variables whose value is a program, or a file that a program loads."""
+
+_MODULE_OPTION = pattern(r"-[A-Za-z]*?m(.*)")
 
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
 
@@ -61,7 +79,10 @@ def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...
 
 
 def reads_code(argv: tuple[str, ...]) -> bool:
-    """Tell whether a command is an interpreter that takes its code from a pipe, not from the command line."""
+    """Tell whether a command is an interpreter that takes its code from a pipe, not from the command line. An
+    empty one is none."""
+    if not argv:
+        return False
     name = posixpath.basename(argv[0])
     if RUNNERS().fullmatch(name) is None or _is_given_code(name, argv[1:]):
         return False
@@ -73,7 +94,13 @@ def is_lost(command: Subcommand) -> bool:
     if command.folder:
         return False
     started = (command.argv, *command.inner)
-    return any("/" in argv[0] or any(_candidates(argv, direct=True)) for argv in started if argv)
+    values = itertools.chain.from_iterable(_values((*command.argv, *command.assignments)))
+    return (
+        any("/" in argv[0] or any(_candidates(argv, direct=True)) for argv in started if argv)
+        or any(any(_loaded_files(argv)) for argv in started if argv)
+        or any("/" in word for word in values)
+        or any(_loaded_by_variables(command.assignments))
+    )
 
 
 def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
@@ -82,19 +109,30 @@ def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
         options = ("-c", "-m")
     else:  # to others than php, -r names what is loaded before the script
         options = ("-c", "-m", "-e", "--eval", "-p", "--print", *(("-r",) if name == "php" else ()))
-    return any(word in options for word in words)
+    is_module = name.startswith(("python", "pypy")) and any(map(_MODULE_OPTION().fullmatch, words))
+    return is_module or any(word in options for word in words)
 
 
 def _files(command: Subcommand, boundary: Boundary) -> Scripts:
     """Return the files an answer to a command depends on, each once."""
+    if not command.argv:  # a redirection alone starts nothing
+        return ()
     found = dict(_script(command.argv, command.folder, boundary))
     for argv in command.inner:
         found.update(_script(argv, command.folder, boundary, behind_wrapper=True))
-    for named in _programs(command.argv):
+    values = tuple(_values((*command.argv, *command.assignments)))
+    for named in (*_programs(command.argv), *itertools.chain.from_iterable(values)):
         real = _in_workspace(named, command.folder, boundary)
         if os.path.isfile(real) and os.access(real, os.X_OK):
             found[real] = _digest(real)
-    for named in (*_loaded_files(command.argv), *(command.sources or ())):
+    for value in values:
+        if RUNNERS().fullmatch(posixpath.basename(value[0])):
+            found.update(_script(value, command.folder, boundary))
+    for named in (
+        *_loaded_files(command.argv),
+        *_loaded_by_variables(command.assignments),
+        *(command.sources or ()),
+    ):
         real = _in_workspace(named, command.folder, boundary)
         if os.path.isfile(real):
             found[real] = _digest(real)
@@ -106,20 +144,41 @@ def _script(
 ) -> Scripts:
     """Return the script one argv starts. Behind a wrapper every rest of its words is taken for an argv, so
     that only what may be run counts there."""
-    missing = ""
+    missing: tuple[str, ...] = ()
     for named in _candidates(argv, direct=not behind_wrapper):
         real = _in_workspace(named, folder, boundary)
         if not real:
             continue
-        if os.path.isfile(real):
-            return ((real, _digest(real)),)
-        if not missing and not os.path.lexists(real):
-            missing = real
+        forms = _forms(argv, real)
+        files = tuple(form for form in forms if os.path.isfile(form))
+        if files:
+            return tuple((file, _digest(file)) for file in files)
+        if not missing and not any(map(os.path.lexists, forms)):
+            missing = forms
     if not behind_wrapper and missing:
-        return ((missing, ABSENT),)
+        return tuple((form, ABSENT) for form in missing)
     started = _in_workspace(argv[0], folder, boundary) if behind_wrapper and "/" in argv[0] else ""
     is_program = os.path.isfile(started) and (argv[0].startswith(".") or os.access(started, os.X_OK))
     return ((started, _digest(started)),) if is_program else ()
+
+
+def _forms(argv: tuple[str, ...], real: str) -> tuple[str, ...]:
+    """Return the files an interpreter may take when it is given a path."""
+    if os.path.isfile(real):
+        return (real,)
+    names = tuple(posixpath.basename(word) for word in argv)
+    if any(map(_MODULES().fullmatch, names)):
+        inside = tuple(
+            f"{real}/{name}" for name in ("package.json", *(f"index{end}" for end in _MODULE_ENDINGS))
+        )
+        return (
+            *(() if os.path.isdir(real) else (real,)),
+            *(f"{real}{end}" for end in _MODULE_ENDINGS),
+            *inside,
+        )
+    if os.path.isdir(real) and any(name.startswith(("python", "pypy", "ipython")) for name in names):
+        return (f"{real}/__main__.py",)
+    return (real,)
 
 
 def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
@@ -148,16 +207,44 @@ def _programs(argv: tuple[str, ...]) -> Iterator[str]:
         yield from (word for word in argv[1:] if "/" in word)
 
 
+def _values(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of what options and settings are given, which may be a command: `--to-command=./x`,
+    `-c core.pager='sh x.sh'`, `-o ProxyCommand=./x`."""
+    for word in argv[1:]:
+        *_, value = word.partition("=")
+        if value and _words(value):
+            yield _words(value)
+
+
+def _loaded_by_variables(assignments: tuple[str, ...]) -> Iterator[str]:
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if _LOADERS().fullmatch(name):
+            yield from _words(value)
+
+
+def _words(value: str) -> tuple[str, ...]:
+    """Return the words of a value, at least one, without the signs that a shell, git and ssh take away."""
+    return tuple(word.strip("'\"") for word in value.removeprefix("!").split()) or (value,)
+
+
 def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
     """Return files that options and subcommands of a known runner load, in addition to or instead of a
     script."""
     name = posixpath.basename(argv[0])
     options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())
-    for option, word in itertools.pairwise(argv):
+    for word in argv[1:]:  # joined: `--require=./x.js`, `-r./x.js`
+        option, _, value = word.partition("=")
         if option in options:
-            yield word
-        if option == "-m" and name.startswith(("python", "pypy")):
-            path = word.replace(".", "/")
+            yield value
+        if word[:2] in options and not word.startswith("--"):
+            yield word[2:]
+    for option, word in itertools.pairwise((*argv, "")):
+        if option in options:
+            yield from _words(word)
+        module = _MODULE_OPTION().fullmatch(option) if name.startswith(("python", "pypy")) else None
+        if module:
+            path = (module.group(1) or word).replace(".", "/")
             yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
 
 
