@@ -50,7 +50,7 @@ class ContainerDestination(msgspec.Struct, frozen=True):
     @property
     def no_files(self) -> str:
         """Return the likely reason when a shell for files ends at once."""
-        return "its shell ended"
+        return "its shell ended, or the container was stopped"
 
     @property
     def ended(self) -> str:

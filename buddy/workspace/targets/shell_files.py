@@ -54,10 +54,16 @@ look() { stat -c '%f %s %Y %u %g %h' -- "$1"; }
 link() { readlink -n -- "$1"; }
 fetch() { head -c "$2" -- "$1"; }
 entries() (
-  cd -- "$1" && { [ -r . ] || { echo 'Permission denied'; exit 1; }; } || exit 1
+  stat -L -c . -- "$1" >/dev/null || exit 1
+  [ -d "$1" ] || { echo 'Not a directory'; exit 1; }
+  { cd -- "$1" && [ -r . ]; } 2>/dev/null || { echo 'Permission denied'; exit 1; }
   find . -mindepth 1 -maxdepth 1 -exec stat -c '//%f %s %Y %u %g %h %n' {} + 2>/dev/null || :
 )
-begin() { ( umask 077; set -C; : >"$1" ) && pending=$1; }
+begin() {
+  ( umask 077; set -C; : >"$1" ) && { pending=$1; return; }
+  if [ -e "$1" ] || [ -L "$1" ]; then echo 'File exists'; fi
+  return 1
+}
 finish() {
   [ "$(wc -c <"$1")" -eq "$2" ] || { echo 'not all of it was written'; return 1; }
   [ -z "$4" ] || chown "$4" "$1" 2>/dev/null || :
@@ -70,11 +76,13 @@ name() {
   if ln -- "$1" "$2"; then rm -f -- "$1"; else mv -n -- "$1" "$2" && [ ! -e "$1" ]; fi && pending=
 }
 """
-"""A file that was begun and not renamed goes with the shell: `pending`. `name` uses a hard link because `mv`
+"""The last file that was begun and not renamed goes with the shell: `pending`. `name` uses a hard link because `mv`
 may replace what appears meanwhile; where the disk has none, `mv -n` has to do."""
 
 _ERRNO = {
     "No such file or directory": errno.ENOENT,
+    "Directory nonexistent": errno.ENOENT,
+    "nonexistent directory": errno.ENOENT,
     "Not a directory": errno.ENOENT,
     "Too many levels of symbolic links": errno.ENOENT,
     "Symbolic link loop": errno.ENOENT,
@@ -85,7 +93,7 @@ _ERRNO = {
     "Quota exceeded": errno.ENOSPC,
     "File exists": errno.EEXIST,
 }
-"""The words of glibc and of musl for the errors that are told apart."""
+"""The words of glibc, of musl, and of the shells dash and ash for the errors that are told apart."""
 _FREE = pattern(r"\s(\d+)\s+\d+%\s")
 
 

@@ -46,3 +46,26 @@ def test_a_mistake_names_the_target_and_the_setting(tmp_path: Path, line: str, t
     with pytest.raises(ConfigError, match=r"\[targets\.box\]") as caught:
         loaded(tmp_path, user=f"[targets.box]\n{line}\n")
     assert told in str(caught.value)
+
+
+def test_a_container_is_read_from_the_persons_own_file(tmp_path: Path) -> None:
+    user = '[targets.box]\nkind = "container"\ncontainer = "web"\nfolder = "/srv"\n'
+    project = '[targets.box]\nkind = "container"\ncontainer = "evil"\nprogram = "./docker"\n'
+    found = loaded(tmp_path, user=user, project=project)
+    assert found.settings.targets == {"box": TargetSettings(kind="container", container="web", folder="/srv")}
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ('kind = "container"\nhost = "x"', "unknown name 'host'"),
+        ('kind = "container"\ncontaner = "x"', "did you mean 'container'"),
+        ('host = "x"\nprogram = "docker"', "unknown name 'program'"),
+        ('kind = "docker"', "kind"),
+        ("kind = 3", "kind"),
+    ],
+)
+def test_a_setting_of_another_kind_is_a_mistake(tmp_path: Path, lines: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[targets\.box\]") as caught:
+        loaded(tmp_path, user=f"[targets.box]\n{lines}\n")
+    assert told in str(caught.value)
