@@ -76,8 +76,8 @@ name() {
   if ln -- "$1" "$2"; then rm -f -- "$1"; else mv -n -- "$1" "$2" && [ ! -e "$1" ]; fi && pending=
 }
 """
-"""The last file that was begun and not renamed goes with the shell: `pending`. `name` uses a hard link because `mv`
-may replace what appears meanwhile; where the disk has none, `mv -n` has to do."""
+"""The last file that was begun and not renamed goes with the shell: `pending`. `name` uses a hard link because
+`mv` may replace what appears meanwhile; where the disk has none, `mv -n` has to do."""
 
 _ERRNO = {
     "No such file or directory": errno.ENOENT,
