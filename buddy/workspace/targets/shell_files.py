@@ -76,7 +76,7 @@ name() {
   if ln -- "$1" "$2"; then rm -f -- "$1"; else mv -n -- "$1" "$2" && [ ! -e "$1" ]; fi && pending=
 }
 """
-"""The last file that was begun and not renamed goes with the shell: `pending`. `name` uses a hard link because
+"""The last file that was begun and not renamed goes with the shell: `pending`. `name` makes a hard link since
 `mv` may replace what appears meanwhile; where the disk has none, `mv -n` has to do."""
 
 _ERRNO = {
