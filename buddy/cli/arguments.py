@@ -374,8 +374,15 @@ def _check_variants(fields: dict[str, Any], command: str) -> None:
     """Raise `UsageError` for options that don't go together with --variants."""
     if command != "exec" and "print" not in fields:
         raise UsageError("--variants goes with buddy exec; inside buddy it is /try 3 PROMPT")
-    if fields.get("output_format", "text") not in ("text", "json"):
-        raise UsageError("--variants writes --output-format text or json")
+    if (name := fields.get("output_format", "text")) not in ("text", "json", "stream-json"):
+        raise UsageError(
+            f"--variants writes --output-format text, json or stream-json: records of {name} have no place "
+            "for the number of a variant"
+        )
+    if fields.get("input_format") == "stream-json":
+        raise UsageError(
+            "--variants needs one prompt: --input-format stream-json is a conversation with one task"
+        )
     reasons = {
         "in_worktree": "--worktree: every variant has a worktree of its own",
         "ephemeral": "--ephemeral: a variant is picked in the saved session",

@@ -245,7 +245,8 @@ async def _run_variants(
     session: Session, options: Options, prompt: HeadlessPrompt, images: tuple[Image, ...]
 ) -> int:
     """Work on the prompt several times at once, each in a worktree of its own; return the exit code."""
-    from buddy.headless.variants import VariantsRun, run_variants  # only with the option
+    from buddy.headless.variants import VariantsRun, run_variants  # these only with the option
+    from buddy.headless.variants_output import JsonVariants, StreamJsonVariants, TextVariants
 
     board, models = session.board, session.models
     if not prompt.words and not prompt.piped:
@@ -271,15 +272,19 @@ async def _run_variants(
     with _output(options.output) as out:
         run = VariantsRun(
             prompts=tuple((task, (*one.parts, *images)) for task, one in expanded),
-            problems=opened.problems,
-            session_id=session.session_id,
-            output_format="json" if options.output_format == "json" else "text",
             stop_on_denial=options.permission_prompts == "fail",
-            is_terminal=not options.output and sys.stdout.isatty(),
-            out=out,
-            err=_err,
         )
-        code = await run_variants(board, run)
+        match options.output_format:
+            case "json":
+                output = JsonVariants(out, _err, session.session_id, opened.problems)
+            case "stream-json":
+                facts = {task.task_id: _facts(session, task.task_id, models) for task in opened.tasks}
+                parts = options.include_partial_messages
+                output = StreamJsonVariants(out, facts, opened.problems, partial=parts)
+            case _:
+                is_terminal = not options.output and sys.stdout.isatty()
+                output = TextVariants(out, _err, is_terminal=is_terminal)
+        code = await run_variants(board, run, output)
     _warn(f"`buddy resume {session.session_id}`, then /variants compares them, /variants pick N merges one")
     return code
 

@@ -161,10 +161,19 @@ class ModelUsage:
 
 
 class StreamJsonFormat:
-    """One JSON object per line, as events happen."""
+    """One JSON object per line, as events happen. `marks` are fields of every object, for a reader of several
+    runs at once."""
 
-    def __init__(self, out: Write, *, partial: bool, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        out: Write,
+        *,
+        partial: bool,
+        now: Callable[[], float] = time.monotonic,
+        marks: Mapping[str, int] | None = None,
+    ) -> None:
         self._out = out
+        self._marks = marks or {}
         self._now = now
         self._partial = PartialMessages() if partial else None
         self._session_id = ""
@@ -335,7 +344,7 @@ class StreamJsonFormat:
         self._out(json_line(data))
 
     def _put(self, data: dict[str, Any]) -> None:
-        self._out(json_line({**data, "session_id": self._session_id, "uuid": _new_uuid()}))
+        self._out(json_line({**data, **self._marks, "session_id": self._session_id, "uuid": _new_uuid()}))
 
 
 def _reply_object(message: AssistantMessage) -> dict[str, Any]:

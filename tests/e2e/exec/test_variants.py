@@ -3,6 +3,7 @@ all, and the pick in the session afterwards."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -127,6 +128,64 @@ async def test_a_denied_call_of_one_is_counted_for_it_alone(tmp_path: Path) -> N
         assert [one["state"] for one in strict.objects()[0]["variants"]] == ["cancelled", "completed"]
 
 
+async def test_stream_json_marks_every_event_with_its_variant(tmp_path: Path) -> None:
+    def delegates(asked: Asked) -> Reply:
+        if "which you delegated" in asked.last_user_text:
+            return reply("written by 1-write-it")
+        if "subtask" in asked.last_user_text:
+            return reply("looked")
+        if tree_of(asked) == "1-write-it" and asked.turns[-1][0] == "user":
+            return reply(call("delegate", task="subtask"))
+        return writes(asked)
+
+    async with FakeLLM(delegates) as server:
+        program = program_of(tmp_path, server)
+        arguments = ("--output-format", "stream-json", "--include-partial-messages")
+        ran = await program.run("exec", "--variants", "2", *arguments, *EDIT, "write it")
+
+        assert ran.code == 0, ran.err
+        *events, everything = ran.objects()
+        marks = {(event["variant"], event["task"]) for event in events}
+        assert marks == {(1, 2), (2, 3)}
+        assert len({event["uuid"] for event in events}) == len(events)
+        for number, answer in ((1, "written by 1-write-it"), (2, "written by 2-write-it")):
+            own = [event for event in events if event["variant"] == number]
+            assert [own[0]["type"], own[0]["subtype"], own[-1]["type"]] == ["system", "init", "result"]
+            assert own[0]["cwd"].endswith(f"{number}-write-it")
+            assert [one["result"] for one in own if one["type"] == "result"] == [answer]
+            assert any(one["type"] == "stream_event" for one in own)
+        work = [event["variant"] for event in events if event.get("subtype") == "task_started"]
+        assert work == [1]
+        assert everything["type"] == "variants"
+        assert [one["result"] for one in everything["variants"]] == [
+            "written by 1-write-it",
+            "written by 2-write-it",
+        ]
+
+
+async def test_the_result_of_a_variant_is_written_while_another_still_works(tmp_path: Path) -> None:
+    def one_stalls(asked: Asked) -> Reply:
+        return reply("never", fault=Stall()) if tree_of(asked) == "2-write-it" else writes(asked)
+
+    async with FakeLLM(one_stalls) as server:
+        program = program_of(tmp_path, server)
+        process = await program.start(
+            "exec", "--variants", "2", "--output-format", "stream-json", *EDIT, "write it"
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            while True:
+                line = json.loads(await process.stdout.readline())
+                if line["type"] == "result":
+                    break
+        assert (line["variant"], line["result"]) == (1, "written by 1-write-it")
+        process.send_signal(signal.SIGINT)
+        ran = await finished(process)
+        *_events, second, everything = ran.objects()
+        assert (second["type"], second["variant"], second["is_error"]) == ("result", 2, True)
+        assert [one["state"] for one in everything["variants"]] == ["completed", "cancelled"]
+
+
 async def test_an_interrupt_ends_all_of_them(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("never", fault=Stall())) as server:
         program = program_of(tmp_path, server)
@@ -149,7 +208,8 @@ async def test_what_can_not_be_is_said_before_anything_is_asked(tmp_path: Path) 
             (("--variants", "a,,b"), "--variants needs a number from 2 to 8"),
             (("--variants", "2", "--worktree"), "does not go with --worktree"),
             (("--variants", "2", "--ephemeral"), "does not go with --ephemeral"),
-            (("--variants", "2", "--output-format", "sse"), "--variants writes --output-format text or json"),
+            (("--variants", "2", "--output-format", "sse"), "records of sse have no place for the number"),
+            (("--variants", "2", "--output-format", "codex-json"), "records of codex-json have no place"),
             (("--variants", "a,b", "-m", "c"), "--variants names the models already"),
         ):
             ran = await program.run("exec", *arguments, "x")
