@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 
 from buddy.agent.formatting import format_count, whole_number
 from buddy.agent.lazy_regex import pattern
@@ -122,8 +123,10 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
     rows: list[tuple[str, ...]] = []
     reasons: list[str] = []
     now = board.parts.clock.now()
+    names = {task.task_id: board.parts.model(task.model).name for task in group}
+    short_names = _short_names(names.values())
     for task in group:
-        figures = await figures_of(board.workspaces, task, model=board.parts.model(task.model).name, now=now)
+        figures = await figures_of(board.workspaces, task, model=names[task.task_id], now=now)
         state = "dropped" if figures.dropped else words.state(figures.state)
         reasons += [
             f"variant {figures.number} ({state}): {one_line(reason, REASON_CHARS)}"
@@ -134,18 +137,25 @@ async def _table(context: Context, group: list[Task], picked: frozenset[int]) ->
             (
                 str(figures.number),
                 str(figures.task_id),
-                figures.model,
+                short_names[figures.model],
                 state + (", picked" if task.task_id in picked else ""),
                 words.seconds(figures.worked_s),
                 words.tokens(figures.tokens),
                 words.cost(figures.cost_usd, known=figures.cost_known) if figures.tokens else "",
                 # The heading says "files", and 80 columns have no room for the word in each row.
                 re.sub(r" files?\b", "", describe_files(figures)),
-                describe_tests(figures.tests) or "none ran",
+                describe_tests(figures.tests) or "none",
             )
         )
     head = ("#", "task", "model", "state", "time", "tokens", "cost", "files ±", "tests")
     return TableBlock(head, tuple(rows)), reasons
+
+
+def _short_names(models: Iterable[str]) -> dict[str, str]:
+    """Return the models without their providers, where that is enough to tell them apart: 80 columns have
+    room for little more."""
+    short = {model: model.rpartition("/")[2] for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in short}
 
 
 async def _diff(context: Context, names: list[str]) -> None:

@@ -114,13 +114,15 @@ def _widths(rows: list[list[str]], room: int) -> list[int] | None:
     words = [min(size, max(map(_longest_word, column))) for size, column in zip(widths, columns, strict=True)]
     broken = [min(size, max(MIN_COLUMN, min(WORD, word))) for size, word in zip(widths, words, strict=True)]
     floors = words if sum(words) <= room else broken
-    in_one_line = [size if size <= WORD else floor for size, floor in zip(widths, floors, strict=True)]
-    if sum(in_one_line) <= room:
-        floors = in_one_line
     left = room - sum(floors)
     if left < 0:
         return None
-    fitted = floors
+    fitted = list(floors)
+    for at in sorted(range(len(widths)), key=lambda at: widths[at]):
+        # The shortest cells stay in one line first: figures in two are hard to read.
+        if widths[at] <= WORD and widths[at] - fitted[at] <= left:
+            left -= widths[at] - fitted[at]
+            fitted[at] = widths[at]
     while left > 0:
         # A cell more for the column that has the smallest share of what it wants.
         wanting = [at for at, size in enumerate(fitted) if size < widths[at]]

@@ -51,7 +51,7 @@ async def test_two_variants_work_at_once_and_one_is_picked(tmp_path: Path) -> No
         (repo / "new.txt").write_text("untracked\n")
         await repl.said("/try 2 rewrite it", "2 variants started: 1 is task 2, 2 is task 3")
         await repl.shows("no variant is at work any more (2 done): /variants compares them")
-        await repl.said("/variants", "2 variants of: rewrite it", "1 +1 −1", "none ran")
+        await repl.said("/variants", "2 variants of: rewrite it", "1 +1 −1", "│ fake-model │")
 
         folder = repo / ".buddyx/worktrees"
         for name in ("1-rewrite-it", "2-rewrite-it"):

@@ -371,11 +371,11 @@ def test_rows_of_a_written_table_stand_apart_where_one_is_wrapped() -> None:
 def test_cells_stand_at_the_side_of_their_column_and_names_right_above_the_rule() -> None:
     text = "| a number of files | size | what |\n|:-:|--:|---|\n| 1 | `12 kB` | one of the first ones |\n"
     assert drawn(Markdown(text), 30) == [
-        "a number  │      │",
-        "of files  │ size │ what",
-        "──────────┼──────┼───────────",
-        "    1     │   12 │ one of the",
-        "          │   kB │ first ones",
+        "a number │       │",
+        "of files │  size │ what",
+        "─────────┼───────┼───────────",
+        "   1     │ 12 kB │ one of the",
+        "         │       │ first ones",
     ]
 
 
