@@ -292,7 +292,7 @@ def _screen(
             workspace=launch.boundary.root,
             picture_folder=os.path.join(launch.where.cache, "pictures"),
             pictures=pictures,
-            may_ask_for_graphics=may_ask_for_graphics(display.pictures, pictures, environ),
+            may_ask_for_graphics=may_ask_for_graphics(display.pictures, environ, look),
             look_of=looks.of,
         ),
         facts=controller.facts,

@@ -22,13 +22,13 @@ from buddy.repl.input.editor import Editor, Pastes
 from buddy.repl.input.history import open_history
 from buddy.repl.input.keys import KeyFacts, bindings, escape_s
 from buddy.repl.intents import Cancel, Intent
-from buddy.repl.render.style import Ground, Look, PictureMode
+from buddy.repl.render.style import Ground, Look, PictureMode, PictureWay
 from buddy.repl.screen import external_programs as outside
 from buddy.repl.screen.application import build_application
 from buddy.repl.screen.background import GroundQuestion
 from buddy.repl.screen.graphics import GraphicsQuestion
 from buddy.repl.screen.layout import cursor_shapes, sign
-from buddy.repl.screen.output import RESET_SHAPE, FrameOutput, Terminal, streams_to
+from buddy.repl.screen.output import RESET_SHAPE, FrameOutput, Terminal, cell_pixels, streams_to
 from buddy.repl.screen.paint_queue import FirstPrint, LazyPainter
 from buddy.repl.screen.screen import Screen
 from buddy.repl.screen.scrollback import reflow_of
@@ -126,7 +126,8 @@ class Repl:
         self._ending: Ending = "left"
         self._jobs = OwnedTasks(self._crash)
         self.graphics = graphics
-        self._painter = LazyPainter(settings.look, graphics.mode if graphics else lambda: settings.pictures)
+        mode = graphics.mode if graphics else lambda: settings.pictures
+        self._painter = LazyPainter(settings.look, lambda: PictureWay(mode(), cell_pixels(output.fileno())))
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
         self._folding = EventPump(self.state, facts, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)

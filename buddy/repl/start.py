@@ -108,7 +108,7 @@ def open_repl(
     keyboard = Keyboard(sys.stdin, modes, settings.environ)
     graphics = None
     if settings.may_ask_for_graphics:
-        graphics = GraphicsQuestion(lambda text: terminal.write(text.encode()))
+        graphics = GraphicsQuestion(lambda text: terminal.write(text.encode()), settings.pictures)
         keyboard.parser.keys_of = graphics.keys_of
     repl = Repl(
         settings=settings,

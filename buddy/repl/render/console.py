@@ -18,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
-from buddy.repl.render.style import GROUNDS, Line, Look, PictureMode
+from buddy.repl.render.style import GROUNDS, NO_PICTURES, Line, Look, PictureWay
 
 Row = list[Segment]
 """One line of the terminal."""
@@ -36,7 +36,7 @@ class Canvas:
     """Lays out text and renderables for one look. Used by two threads: it holds nothing that changes but what
     it remembers of styles. `pictures` returns the way to show them; it may wait for the terminal."""
 
-    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureWay] = lambda: NO_PICTURES) -> None:
         self.look = look
         self.pictures = pictures
         self._theme = rich_theme(look)

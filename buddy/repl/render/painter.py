@@ -17,12 +17,13 @@ from buddy.repl.render.diff import file_rows
 from buddy.repl.render.markdown_lines import MarkdownPainter
 from buddy.repl.render.style import (
     DIFF_FOLD_LINES,
+    NO_PICTURES,
     PROMPT_LINES,
     TASK_COLOURS,
     Glyphs,
     Line,
     Look,
-    PictureMode,
+    PictureWay,
 )
 from buddy.repl.render.table import number_columns, table_rows
 from buddy.repl.render.text import fit_line
@@ -72,11 +73,11 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
         case Picture():
             where = "" if display.path in display.summary else f" ({display.path})"
             rows = text_rows(canvas, f"{display.summary}{where}", width)
-            if display.files and (mode := canvas.pictures()) != "off":
+            if display.files and (way := canvas.pictures()).mode != "off":
                 from buddy.repl.render.picture import picture_rows  # needed for pictures only
 
                 for file in display.files:
-                    rows += picture_rows(file, width, mode, canvas.look.depth)
+                    rows += picture_rows(file, width, way, canvas.look.depth)
             return rows
 
 
@@ -228,7 +229,7 @@ def _address(task_id: int) -> str:
 class Painter:
     """Draws blocks for one look. Pure but for the parser it holds."""
 
-    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureWay] = lambda: NO_PICTURES) -> None:
         self.look = look
         self._canvas = Canvas(look, pictures)
         self._wrap, self._behind = self._canvas.wrap, self._canvas.behind

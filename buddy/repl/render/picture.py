@@ -22,7 +22,7 @@ from rich.style import Style
 from buddy.agent.display import PictureFile
 from buddy.agent.tool import ToolError
 from buddy.repl.render.console import Row
-from buddy.repl.render.style import Depth, PictureMode
+from buddy.repl.render.style import Depth, PictureMode, PictureWay
 from buddy.safety.paths import read_regular
 from buddy.workspace.files.picture_header import media_type_of
 
@@ -30,10 +30,11 @@ MAX_FILE_BYTES = 50_000_000
 MAX_PIXELS = 32_000_000
 """128 MB decoded; more than any service makes."""
 MAX_COLUMNS, MAX_ROWS = 60, 20
-CELL = (10, 20)
-"""Pixels of a cell, as far as nobody knows them: the picture is scaled to its cells."""
-SIXEL_CELL = (8, 16)
-"""Sixels are not scaled: a cell that is larger leaves a margin, a smaller one would scroll the screen."""
+CELLS: dict[PictureMode, tuple[int, int]] = {"kitty": (10, 20), "sixel": (8, 16)}
+"""Pixels of a cell where the terminal does not state them. Kitty scales a picture to its cells; sixels stay
+as they are: a cell that is larger leaves a margin, a smaller one scrolls the screen."""
+BAND = 6
+"""Rows of pixels in a band of sixels."""
 SIXEL_COLOURS = 64
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, ArithmeticError)
@@ -41,18 +42,18 @@ _OPAQUE = 128
 _CHUNK = 4096
 
 
-def picture_rows(file: PictureFile, columns: int, mode: PictureMode, depth: Depth) -> list[Row]:
+def picture_rows(file: PictureFile, columns: int, way: PictureWay, depth: Depth) -> list[Row]:
     """Return the rows of a picture at most `columns` wide; none where it cannot be shown: its file is gone or
     another one, it is broken, or Pillow is not installed. Reads the file; call it in a thread."""
     width = min(columns, MAX_COLUMNS)
-    if mode == "off" or width < 4:
+    if way.mode == "off" or width < 4:
         return []
-    return [list(row) for row in _rows(file.real, file.digest, width, mode, depth)]
+    return [list(row) for row in _rows(file.real, file.digest, width, way, depth)]
 
 
 @lru_cache(8)
 def _rows(
-    real: str, digest: str, columns: int, mode: PictureMode, depth: Depth
+    real: str, digest: str, columns: int, way: PictureWay, depth: Depth
 ) -> tuple[tuple[Segment, ...], ...]:
     try:
         data = read_regular(real, MAX_FILE_BYTES)
@@ -70,29 +71,37 @@ def _rows(
             with pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
                 if opened.size[0] * opened.size[1] > MAX_PIXELS:
                     return ()
-                return tuple(map(tuple, _painted(opened, columns, mode, depth)))
+                number = int(hashlib.sha256(f"{digest} {real}".encode()).hexdigest()[:7], 16) + 1
+                return tuple(map(tuple, _painted(opened, number, columns, way, depth)))
     except (pillow.DecompressionBombError, pillow.UnidentifiedImageError, *_BROKEN):
         return ()
 
 
-def _painted(opened: Any, columns: int, mode: PictureMode, depth: Depth) -> list[Row]:
+def _painted(opened: Any, number: int, columns: int, way: PictureWay, depth: Depth) -> list[Row]:
     width, height = opened.size
+    cell = (1, 2) if way.mode == "blocks" else way.cell or CELLS[way.mode]
+    ratio = cell[1] / cell[0]
     columns = min(columns, max(1, width))
-    rows = max(1, round(columns * height / width / 2))
-    if rows > MAX_ROWS:
-        rows = MAX_ROWS
-        columns = max(1, round(rows * 2 * width / height))
-    cell = {"blocks": (1, 2), "kitty": CELL, "sixel": SIXEL_CELL, "off": CELL}[mode]
+    rows = max(1, round(columns * height / width / ratio))
+    most = MAX_ROWS - 1 if way.mode == "sixel" else MAX_ROWS
+    if rows > most:
+        rows = most
+        columns = min(columns, max(1, round(rows * ratio * width / height)))
     size = (columns * cell[0], rows * cell[1])
     opened.draft("RGB", size)  # a large JPEG is decoded at a fraction of its size
-    pixels = opened.convert("RGBA").resize(size)
-    match mode:
+    pixels = opened.convert("RGBA")
+    match way.mode:
         case "kitty":
-            return _placed(_kitty(pixels, columns, rows), rows)
+            # Rows that are erased and drawn again leave kitty's pictures standing where they were.
+            before = f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\"
+            return _placed(_kitty(pixels.resize(size), number, columns, rows), rows, before)
         case "sixel":
-            return _placed(_sixel(pixels), rows)
+            # Whole bands: the rest of one would reach into the row below. That row is the picture's, too: the
+            # cursor goes there behind it, and where it is the screen's last one, the terminal scrolls.
+            whole = max(BAND, size[1] // BAND * BAND)
+            return _placed(_sixel(pixels.resize((size[0], whole))), rows + 1)
         case _:
-            return _half_blocks(pixels, depth)
+            return _half_blocks(pixels.resize(size), depth)
 
 
 def _half_blocks(pixels: Any, depth: Depth) -> list[Row]:
@@ -123,18 +132,18 @@ def _colour(pixel: bytes, depth: Depth) -> Color:
     return colour if depth == "true" else colour.downgrade(ColorSystem.EIGHT_BIT)
 
 
-def _placed(sequence: str, rows: int) -> list[Row]:
+def _placed(sequence: str, rows: int, before: str = "") -> list[Row]:
     """Return blank rows with a drawing over them: drawn from the last one, when all of them are there."""
     up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-    return [*([Segment("")] for _ in range(rows - 1)), [Segment(f"\x1b7{up}{sequence}\x1b8")]]
+    return [*([Segment("")] for _ in range(rows - 1)), [Segment(f"\x1b7{before}{up}{sequence}\x1b8")]]
 
 
-def _kitty(pixels: Any, columns: int, rows: int) -> str:
+def _kitty(pixels: Any, number: int, columns: int, rows: int) -> str:
     out = io.BytesIO()
     pixels.save(out, "PNG")
     text = base64.b64encode(out.getvalue()).decode("ascii")
     chunks = [text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK)]
-    first = f"a=T,f=100,q=2,C=1,c={columns},r={rows},"
+    first = f"a=T,f=100,i={number},q=2,C=1,c={columns},r={rows},"
     return "".join(
         f"\x1b_G{first if not at else 'q=2,'}m={int(at < len(chunks) - 1)};{chunk}\x1b\\"
         for at, chunk in enumerate(chunks)
@@ -151,14 +160,14 @@ def _sixel(pixels: Any) -> str:
     for number in sorted(set(data)):
         red, green, blue = (value * 100 // 255 for value in palette[number * 3 : number * 3 + 3])
         parts.append(f"#{number};2;{red};{green};{blue}")
-    tops = range(0, height, 6)
-    parts += ["$".join(_band(data, alpha, width, top, min(6, height - top))) + "-" for top in tops]
-    return "".join(parts) + "\x1b\\"
+    bands = ("$".join(_band(data, alpha, width, top)) for top in range(0, height, BAND))
+    # No line feed behind the last band: at the screen's end it would scroll.
+    return "".join(parts) + "-".join(bands) + "\x1b\\"
 
 
-def _band(data: bytes, alpha: bytes, width: int, top: int, depth: int) -> Iterator[str]:
+def _band(data: bytes, alpha: bytes, width: int, top: int) -> Iterator[str]:
     masks: dict[int, bytearray] = {}
-    for line in range(depth):
+    for line in range(BAND):
         start = (top + line) * width
         for column in range(width):
             if alpha[start + column] >= _OPAQUE:

@@ -17,9 +17,20 @@ Span = tuple[str, str]
 Line = list[Span]
 
 Depth = Literal["16", "256", "true"]
+"""How many colours a terminal has."""
 PictureSetting = Literal["auto", "off", "blocks", "kitty", "sixel"]
 PictureMode = Literal["off", "blocks", "kitty", "sixel"]
-"""How many colours a terminal has."""
+
+
+class PictureWay(msgspec.Struct, frozen=True):
+    """The way a terminal shows pictures: the mode, and width and height of a cell in pixels, None where the
+    terminal does not state them."""
+
+    mode: PictureMode = "off"
+    cell: tuple[int, int] | None = None
+
+
+NO_PICTURES = PictureWay()
 
 FRAMES_PER_S = 30
 LIVE_ROWS_PART = 2

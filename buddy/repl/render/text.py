@@ -15,8 +15,8 @@ from buddy.agent.lazy_regex import pattern
 from buddy.repl.render.style import Line, Span
 
 _SGR = pattern("\x1b\\[[0-9;]*[mK]")
-_DRAWING = pattern("\x1b7.*?\x1b8", re.DOTALL)
-"""A picture over rows that are there already."""
+_DRAWING = pattern("\x1b7((?:\x1b_Ga=d,[^\x1b]*\x1b\\\\)?).*?\x1b8", re.DOTALL)
+"""A picture over rows that are there already; before it, the command that takes away where it was."""
 _PIECES = pattern(r"[ ]+|[^ ]+")
 
 
@@ -161,6 +161,11 @@ def indent(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
 def plain(line: Line) -> str:
     """Return the text of a line."""
     return "".join(text for _style, text in line)
+
+
+def without_drawing(line: str) -> str:
+    """Return a painted line without the picture that ends on it, which is taken away where it was."""
+    return _DRAWING().sub("\x1b7\\1\x1b8", line) if "\x1b7" in line else line
 
 
 def ansi_cells(line: str) -> int:

@@ -32,12 +32,15 @@ def picture_mode(setting: PictureSetting, environ: Mapping[str, str], look: Look
     return "off" if is_plain or is_far(environ) else "blocks"
 
 
-def may_be_asked(setting: PictureSetting, mode: PictureMode, environ: Mapping[str, str]) -> bool:
-    """Tell whether the terminal may be asked for its graphics: it understands or ignores the question.
+def may_be_asked(setting: PictureSetting, environ: Mapping[str, str], look: Look) -> bool:
+    """Tell whether the terminal may be asked for its graphics: it understands or ignores the question, and
+    pictures are wanted. One of 16 colours has no half blocks worth looking at, and may have graphics.
     Multiplexers would have to hand pictures on, and Terminal of macOS prints kitty's query."""
     return (
         setting == "auto"
-        and mode == "blocks"
+        and look.ansi
+        and look.theme != "mono"
+        and not is_far(environ)
         and not (environ.get("TMUX") or environ.get("STY") or environ.get("ZELLIJ"))
         and environ.get("TERM_PROGRAM") != "Apple_Terminal"
         and not environ.get("TERM", "").startswith(_NOT_ASKED)
@@ -45,9 +48,12 @@ def may_be_asked(setting: PictureSetting, mode: PictureMode, environ: Mapping[st
 
 
 class GraphicsQuestion:
-    """The question and its answer. `write` is called on the loop's thread."""
+    """The question and its answer. `write` is called on the loop's thread; `mode` is the way to show pictures
+    without graphics."""
 
-    def __init__(self, write: Callable[[str], None], *, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, write: Callable[[str], None], mode: PictureMode = "blocks", *, wait_s: float = WAIT_S
+    ) -> None:
         self._write = write
         self._wait_s = wait_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -55,7 +61,7 @@ class GraphicsQuestion:
         self._lock = threading.Lock()
         self._is_asked = False
         self._answered = threading.Event()
-        self._mode: PictureMode = "blocks"
+        self._mode: PictureMode = mode
         self._begun = ""
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -101,7 +107,7 @@ class GraphicsQuestion:
             if kitty.endswith(";OK"):
                 self._mode = "kitty"
             return ""
-        if self._mode == "blocks" and "4" in answer["attributes"].split(";")[1:]:
+        if self._mode != "kitty" and "4" in answer["attributes"].split(";")[1:]:
             self._mode = "sixel"
         self._answered.set()  # the attributes come last
         return ""

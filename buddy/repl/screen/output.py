@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import io
 import os
 import select
+import struct
 import sys
 import termios
 import time
@@ -37,6 +39,8 @@ _SHAPES = {
     CursorShape.UNDERLINE: "\x1b[4 q",
 }
 LAST_WRITE_S = 1.0
+SMALLEST_CELL, LARGEST_CELL = 3, 200
+"""Pixels of a cell that can be true; some terminals state cells instead of pixels, or anything."""
 _PICTURE, _JOINER, _NO_JOINER = "\ufe0f", "\u200d", "\u200c"
 _SKIN = range(0x1F3FB, 0x1F400)
 FIRST_EMOJI = "\u2600"
@@ -295,15 +299,32 @@ def terminal_size(fd: int) -> Size:
     return Size(rows=size.lines or 24, columns=size.columns or 80)
 
 
+def cell_pixels(fd: int) -> tuple[int, int] | None:
+    """Return width and height of a cell in pixels; None where the terminal does not state them."""
+    try:
+        rows, columns, width, height = struct.unpack("4H", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
+    except (OSError, ValueError):
+        return None
+    if not (rows and columns):
+        return None
+    cell = width // columns, height // rows
+    return cell if min(cell) >= SMALLEST_CELL and max(cell) <= LARGEST_CELL else None
+
+
 def up_and_clear(rows: int) -> str:
     """Return the sequence that moves some rows up and clears from there on."""
     return (f"\x1b[{rows}A" if rows else "") + "\r" + CLEAR_DOWN
 
 
-def clear_screen(rows: int) -> str:
+CLEAR_PICTURES = "\x1b_Ga=d,d=a,q=2\x1b\\"
+"""Takes all pictures of kitty's kind off the screen; clearing the rows below them leaves them."""
+
+
+def clear_screen(rows: int, *, has_graphics: bool = False) -> str:
     """Return the sequence that clears all rows, one by one: a terminal told to clear its screen may move it
     into the scrollback."""
-    return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
+    pictures = CLEAR_PICTURES if has_graphics else ""
+    return pictures + "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
 
 
 MAX_LINE_CHARS = 100_000

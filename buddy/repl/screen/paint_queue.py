@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from buddy.agent.display import Checklist, Command, Diff, Display, FileList, Picture, Plain
-from buddy.repl.render.style import Line, Look, PictureMode
+from buddy.repl.render.style import NO_PICTURES, Line, Look, PictureWay
 from buddy.repl.screen.scrollback import NARROWEST, Paint
 from buddy.repl.view.blocks import (
     ApprovalAnswered,
@@ -107,7 +107,7 @@ KEPT_PROSE = 2
 class LazyPainter:
     """Draws blocks as text for the terminal."""
 
-    def __init__(self, look: Look, pictures: Callable[[], PictureMode] = lambda: "off") -> None:
+    def __init__(self, look: Look, pictures: Callable[[], PictureWay] = lambda: NO_PICTURES) -> None:
         self._look = look
         self._pictures = pictures
         self._paint: Callable[[Block, int], str] | None = None

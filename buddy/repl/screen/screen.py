@@ -232,7 +232,7 @@ class Screen:
             ours = self._printed.standing(columns, rows)
             if ours < room and self._is_foreign and not self._printed.rows:
                 lines, ours = [], 0  # the shell printed below it: it stands as it was
-            self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
+            self._output.write_raw(up_and_clear(ours) if ours < room else self._clear_all())
             self._output.write_raw("".join(line + self._output.line_end() for line in lines))
             self._app.draw()
         self._printed.record_redraw(columns, lines)
@@ -244,8 +244,11 @@ class Screen:
     def clear(self) -> None:
         """Empty the screen; the scrollback and the conversation stay."""
         self._printed.clear()
-        self._raw.append(clear_screen(self._size.rows))
+        self._raw.append(self._clear_all())
         self.touch()
+
+    def _clear_all(self) -> str:
+        return clear_screen(self._size.rows, has_graphics=self._printed.has_graphics)
 
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncGenerator[None]:

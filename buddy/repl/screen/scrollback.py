@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.render.text import ansi_cells
+from buddy.repl.render.text import ansi_cells, without_drawing
 from buddy.repl.view.blocks import Block, gap_before
 
 REPAIR_AFTER_S = 0.3
@@ -33,6 +33,8 @@ def reflowed_cursor_row(widths: Sequence[int], row: int, column: int, columns: i
 
 
 KEPT_BLOCKS = 300
+DRAWS = "\x1b_G"
+"""The beginning of kitty's graphics commands."""
 NARROWEST = 24
 """No block is drawn for fewer columns. In a terminal that has less for a moment its lines are wrapped by the
 terminal, which puts them together again when it is widened; drawn narrow they would stay so as soon as they
@@ -74,6 +76,8 @@ class PrintedBlocks:
         self._narrowest = narrowest
         self._drawn: deque[_Drawn] = deque(maxlen=KEPT_BLOCKS)
         self.rows = 0
+        self.has_graphics = False
+        """Pictures were drawn that stay when the rows below them are erased."""
 
     def add(self, block: Block, columns: int) -> str:
         """Return a block's text for this width, with the gap before it; "" for one that shows nothing."""
@@ -81,6 +85,7 @@ class PrintedBlocks:
         text = self._paint(block, columns)
         if not text:
             return ""
+        self.has_graphics = self.has_graphics or DRAWS in text
         gap = gap_before(self._drawn[-1].block if self._drawn else None, block)
         self._drawn.append(_Drawn(block, columns, gap))
         return "\n" + text if gap else text
@@ -139,11 +144,14 @@ class PrintedBlocks:
         """Return the last lines of it, drawn for a width, that take at most `room` rows."""
         lines: list[str] = []
         for one in reversed(self._drawn):
+            cut: list[str] = []
             for line in reversed(self._lines(one._replace(columns=max(columns, self._narrowest)))):
                 room -= rows_of(ansi_cells(line), columns)
                 if room < 0:
-                    return lines
-                lines.insert(0, line)
+                    # A picture is drawn up from its last row: without the first it would cover what follows.
+                    return [*map(without_drawing, cut), *lines]
+                cut.insert(0, line)
+            lines[:0] = cut
         return lines
 
     def standing(self, columns: int, room: int) -> int:

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.render.style import UNICODE, Look, PictureMode
 from buddy.repl.screen.graphics import QUESTION, GraphicsQuestion, may_be_asked, picture_mode
 
 LOOK = Look("dark", UNICODE, ansi=True, depth="true")
@@ -42,16 +42,28 @@ def test_pictures_are_off_over_ssh_unless_asked_for() -> None:
     ],
 )
 def test_terminals_that_would_print_the_question_are_not_asked(environ: dict[str, str]) -> None:
-    assert may_be_asked("auto", "blocks", {"TERM": "xterm-256color"})
-    assert not may_be_asked("auto", "blocks", environ)
-    assert not may_be_asked("blocks", "blocks", {})
-    assert not may_be_asked("auto", "off", {})
+    assert may_be_asked("auto", {"TERM": "xterm-256color"}, LOOK)
+    assert not may_be_asked("auto", environ, LOOK)
+    assert not may_be_asked("blocks", {}, LOOK)
+    assert not may_be_asked("auto", SSH, LOOK)
+    assert not may_be_asked("auto", {}, Look("mono", UNICODE, ansi=True, depth="true"))
+    assert not may_be_asked("auto", {}, Look("dark", UNICODE, ansi=False, depth="true"))
 
 
-async def asked(*pieces: str) -> tuple[str, str, list[str]]:
+async def test_a_terminal_of_16_colours_is_asked_and_shows_nothing_without_graphics() -> None:
+    few = Look("dark", UNICODE, ansi=True, depth="16")
+    assert may_be_asked("auto", {"TERM": "xterm"}, few)
+    silent = picture_mode("auto", {"TERM": "xterm"}, few)
+    assert silent == "off"
+    assert (await asked(SIXEL, without=silent))[0] == "sixel"
+    assert (await asked(KITTY + SIXEL, without=silent))[0] == "kitty"
+    assert (await asked(ATTRIBUTES, without=silent))[0] == "off"
+
+
+async def asked(*pieces: str, without: PictureMode = "blocks") -> tuple[str, str, list[str]]:
     """The mode after an answer in pieces, the keys that are left, and what was written."""
     written: list[str] = []
-    question = GraphicsQuestion(written.append, wait_s=20)
+    question = GraphicsQuestion(written.append, without, wait_s=20)
     question.attach(asyncio.get_running_loop())
     waiting = asyncio.ensure_future(asyncio.to_thread(question.mode))
     while not written:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pty
+import struct
 import termios
 
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.screen.output import FrameOutput, TerminalWriter, encode
+from buddy.repl.screen.output import FrameOutput, TerminalWriter, cell_pixels, clear_screen, encode
 
 
 def collected() -> tuple[FrameOutput, list[str]]:
@@ -117,3 +119,25 @@ def test_a_row_begins_with_what_the_driver_of_the_terminal_leaves_to_us() -> Non
     os.close(main)
     os.close(side)
     assert output.line_end() == "\r\n"
+
+
+def test_the_pixels_of_a_cell_are_those_the_terminal_states() -> None:
+    main, side = pty.openpty()
+    for stated, expected in (
+        ((24, 80, 720, 432), (9, 18)),
+        ((24, 80, 724, 436), (9, 18)),  # with a border
+        ((24, 80, 0, 0), None),
+        ((24, 80, 80, 24), None),
+        ((0, 0, 720, 432), None),
+        ((1, 1, 60_000, 60_000), None),
+    ):
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("4H", *stated))
+        assert cell_pixels(side) == expected
+    os.close(main)
+    os.close(side)
+    assert cell_pixels(side) is None
+
+
+def test_a_cleared_screen_has_no_pictures_of_kitty_either() -> None:
+    assert clear_screen(2, has_graphics=True) == "\x1b_Ga=d,d=a,q=2\x1b\\" + clear_screen(2)
+    assert "\x1b_G" not in clear_screen(2)

@@ -79,6 +79,21 @@ def test_a_height_that_changes_draws_nothing_again() -> None:
     assert made.again(21) == (0, "")
 
 
+KITTY = "\x1b_Ga=d,d=I,i=7,q=2\x1b\\"
+DRAWN = f"\x1b7{KITTY}\x1b[2A\x1b_Ga=T;AAAA\x1b\\\x1b8"
+
+
+def test_a_picture_that_is_cut_is_taken_away_and_not_drawn_over_what_follows() -> None:
+    made = PrintedBlocks(lambda block, _columns: f"title\n\n\n{DRAWN}\n" if block.text == "p" else "x\n", 1)
+    assert not made.has_graphics
+    for text in "xpx":
+        made.wrote(made.add(NoteBlock("info", text), 21))
+    assert made.has_graphics
+    assert made.last(21, 20) == ["x", "title", "", "", DRAWN, "x"]
+    assert made.last(21, 5) == ["title", "", "", DRAWN, "x"]
+    assert made.last(21, 3) == ["", f"\x1b7{KITTY}\x1b8", "x"]
+
+
 def test_where_the_application_itself_did_not_fit_that_is_said() -> None:
     made = printed(*"abcdefghi")
     assert not made.rewrap(size(21, 10), size(2, 3), [20, 1, 1])
