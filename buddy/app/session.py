@@ -434,7 +434,7 @@ def _services(
             ShellSettings(time_limit_s=settings.shell_time_limit_s),
             SearchSettings(time_limit_s=settings.search_time_limit_s),
             WallClock(lambda: datetime.now().astimezone()),
-            Pictures(session.models.pictures_for_tools),
+            Pictures(session.models.pictures_for_tools, os.path.join(session.journal.directory, "output")),
             WebAccess(Fetcher(), choose_search(settings.web_search_url, {}), time.monotonic),
         )
     }

@@ -24,6 +24,7 @@ from buddy.llm.pictures import MadePictures, PictureOrder, PictureService
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, locate_checked
+from buddy.tools.kept_pictures import keep_pictures
 from buddy.tools.task_model import TaskModel
 from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.approved_versions import Approved
@@ -44,10 +45,12 @@ CUT_OUT = "Remove the background completely. Keep the subject exactly as it is, 
 
 class Pictures:
     """The picture service of a session, found when the first picture is ordered. `service` raises
-    `ToolError` that says what to set."""
+    `ToolError` that says what to set. `kept_in` is the folder for those that cannot be written where they
+    belong."""
 
-    def __init__(self, service: Callable[[], PictureService]) -> None:
+    def __init__(self, service: Callable[[], PictureService], kept_in: str) -> None:
         self.service = service
+        self.kept_in = kept_in
 
 
 def picture_paths(path: str, count: int) -> tuple[str, ...]:
@@ -176,7 +179,13 @@ async def _write(
 ) -> ToolResult:
     used = paths[: len(pictures)]
     planner = _PicturesPlanner(pictures, _was_shown(ctx))
-    await change_files(ctx, name, used, planner)
+    price = "cost: unknown" if cost is None else f"cost: {plain_dollars(cost)}"
+    try:
+        await change_files(ctx, name, used, planner)
+    except ToolError as error:
+        folder = ctx.service(Pictures).kept_in
+        place = await in_thread(lambda: keep_pictures(folder, pictures, price))
+        raise ToolError(f"{error}\n{place}") from error
     lines: list[str] = []
     files: list[PictureFile] = []
     for path, data in zip(used, pictures, strict=True):
@@ -189,7 +198,7 @@ async def _write(
         files.append(PictureFile(target.real, digest_of(data)))
     if len(pictures) < len(paths):
         lines.append(f"The service made {len(pictures)} of {len(paths)} pictures.")
-    lines.append("cost: unknown" if cost is None else f"cost: {plain_dollars(cost)}")
+    lines.append(price)
     shown = Picture(", ".join(map(visible, used)), "; ".join(lines), tuple(files))
     return ToolResult("\n".join(lines), shown)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -18,6 +20,7 @@ from buddy.llm.direct.pictures import OpenAIPictures
 from buddy.llm.keyed_provider import ProfileKey
 from buddy.llm.keys import KeyResolver, KeySource
 from buddy.llm.pictures import PictureService
+from buddy.tools.kept_pictures import keep_pictures
 from buddy.tools.pictures import Pictures, generate_image, picture_paths, remove_background
 from buddy.tools.task_model import TaskModel
 from buddy.workspace.files.atomic_replace import DISK, Disk
@@ -40,6 +43,7 @@ class PictureProject(ToolProject):
         self.service = service
         self.charged: list[float | None] = []
         self.budget = ""
+        self.kept_in = str(self.root.parent / "output")
 
     def services(self, task_id: int = 1) -> dict[type, object]:
         model = TaskModel(
@@ -47,7 +51,7 @@ class PictureProject(ToolProject):
         )
         return {
             **super().services(task_id),
-            Pictures: Pictures(lambda: self.service),
+            Pictures: Pictures(lambda: self.service, self.kept_in),
             TaskModel: model,
         }
 
@@ -148,7 +152,7 @@ async def test_a_file_that_appears_while_the_picture_is_made_is_not_replaced(tmp
 
         project.service = Appearing(service, slow)  # type: ignore[assignment]
         context = ToolContext(1, "late", project.progress.append, project.cancelled, project.services())
-        with pytest.raises(ToolError, match="exists and nobody was asked"):
+        with pytest.raises(ToolError, match=r"exists and nobody was asked(.|\n)*kept as"):
             await generate_image.run(context, generate_image.decode('{"prompt": "a cat", "path": "cat.png"}'))
         assert project.bytes("cat.png") == b"mine"
 
@@ -209,10 +213,48 @@ async def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         project = PictureProject(first.root, first.service, full)
         project.put("cat.png", b"mine")
         project.preview(generate_image, "c1", prompt="a cat", path="cat.png")
-        with pytest.raises(ToolError, match="the disk is full"):
+        with pytest.raises(ToolError, match="the disk is full") as refused_call:
             await project.call(generate_image, call_id="c1", prompt="a cat", path="cat.png")
         assert project.bytes("cat.png") == b"mine"
+        assert kept_by(str(refused_call.value)) == [PICTURE]
+        assert project.charged == [0.25]
         assert [one.name for one in project.root.glob("**/*.tmp")] == []
+
+
+def kept_by(words: str) -> list[bytes]:
+    """Return the pictures that a refusal names, which say what they cost."""
+    named = re.search(r"already paid for \(cost: \$0\.\d+\), kept as (.+): move from there", words)
+    assert named is not None, words
+    return [Path(path).read_bytes() for path in named[1].split(", ")]
+
+
+async def test_paid_pictures_are_kept_where_their_folder_has_gone(tmp_path: Path) -> None:
+    async with studio(tmp_path / "work", made(PICTURE, OTHER)) as (project, _):
+        make = project.service.make
+
+        async def slow(order: object, heard: Callable[[int], None]) -> object:
+            answer = await make(order, heard)  # type: ignore[arg-type]
+            project.put("art", b"a file now")
+            return answer
+
+        project.service = Appearing(project.service, slow)  # type: ignore[assignment]
+        told = await project.ask(generate_image, prompt="a cat", path="art/cat.png", count=2)
+        assert told.startswith("refused: ")
+        assert kept_by(told) == [PICTURE, OTHER]
+        assert {str(path.parent) for path in Path(project.kept_in).iterdir()} == {project.kept_in}
+        assert "kept as " + project.kept_in in told
+
+
+async def test_paid_pictures_are_kept_in_a_temporary_folder_where_the_session_has_no_room(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "output").write_bytes(b"no folder")
+    told = keep_pictures(str(tmp_path / "output"), [PICTURE, PICTURE], "cost: $0.5")
+    assert kept_by(told) == [PICTURE, PICTURE]
+    (folder,) = {Path(path).parent for path in re.findall(r"/\S+\.png", told)}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.iterdir())
+    shutil.rmtree(folder)
 
 
 async def test_a_budget_that_is_used_up_orders_nothing(tmp_path: Path) -> None:
@@ -324,7 +366,11 @@ async def test_what_is_missing_is_said_where_no_model_is_set(tmp_path: Path) -> 
             raise ToolError("no model for pictures is set")
 
         context = ToolContext(
-            1, "c", project.progress.append, asyncio.Event(), {**project.services(), Pictures: Pictures(none)}
+            1,
+            "c",
+            project.progress.append,
+            asyncio.Event(),
+            {**project.services(), Pictures: Pictures(none, "")},
         )
         with pytest.raises(ToolError, match="no model for pictures is set"):
             await generate_image.run(context, generate_image.decode('{"prompt": "a cat", "path": "c.png"}'))
