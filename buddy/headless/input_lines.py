@@ -166,9 +166,18 @@ def message_content(message: dict[str, Any]) -> tuple[str, tuple[Image, ...]]:
                 kind in IMAGE_TYPES
             ):
                 images.append(_shrunk(Image(kind, data)))
+            case "document", _, {"type": "text", "data": str(data)}:
+                title = str(block.get("title") or "document")[:200]
+                texts.append(f"[{title}]\n{data}")
+            case "document", _, _:
+                raise InputError(
+                    "expected text in a document block: a PDF can't be sent; put it into the workspace and "
+                    "name its path"
+                )
             case _:
                 raise InputError(
-                    f"expected text or base64 image blocks, found {str(block.get('type'))[:60]!r}"
+                    "expected text blocks, base64 image blocks or document blocks of text, found "
+                    f"{str(block.get('type'))[:60]!r}"
                 )
     text = "\n\n".join(texts)
     if not text.strip() and not images:

@@ -65,15 +65,22 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
 
 
 def shrink(image: Image, shown: str) -> Image:
-    """Return a picture that came encoded, made smaller where it is large; as it is where its size cannot be
-    read. Raises `ToolError` when it cannot be sent."""
+    """Return a picture that came encoded, with the type that its bytes have, made smaller where it is large.
+    Raises `ToolError` for anything that is no picture: a provider would refuse the whole turn, and every
+    later one, because the conversation keeps it."""
     try:
         data = base64.b64decode(image.data, validate=True)
-    except ValueError:
-        return image
-    size = picture_size(data)
-    if size is None or (max(size) <= MAX_IMAGE_SIDE and len(data) <= MAX_IMAGE_BYTES):
-        return image
+    except ValueError as error:
+        raise ToolError(f"{shown} is not base64 ({error})") from error
+    media_type, size = media_type_of(data), picture_size(data)
+    if size is None:
+        kind = "a PDF" if data.startswith(b"%PDF-") else "something else"
+        raise ToolError(
+            f"{shown} holds no PNG, JPEG, GIF or WebP but {kind} ({format_count(len(data), 'byte')}); "
+            "put a document into the workspace and name its path"
+        )
+    if max(size) <= MAX_IMAGE_SIDE and len(data) <= MAX_IMAGE_BYTES:
+        return Image(media_type, image.data)
     return picture(data, shown).image
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fake_llm.pictures import png
 from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.driver import ASKS, Object, driving, request, said
@@ -178,10 +180,8 @@ async def test_too_many_messages_are_refused_and_the_others_answered(tmp_path: P
 
 
 async def test_waiting_messages_are_bounded_by_bytes_and_those_taken_are_answered(tmp_path: Path) -> None:
-    picture = {
-        "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": "A" * 20_000_000},
-    }
+    data = base64.b64encode(png() + bytes(3_700_000)).decode()
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
     async with (
         FakeLLM([reply("Wait", "…", fault=Stall(after=1)), reply("x")]) as server,
         driving(Program(tmp_path, server.url)) as driver,
@@ -190,7 +190,7 @@ async def test_waiting_messages_are_bounded_by_bytes_and_those_taken_are_answere
         await driver.until(lambda one: one.get("subtype") == "init")
         sent = [
             said("with a picture"),
-            *(said([{"type": "text", "text": "big"}, picture]) for _ in range(12)),
+            *(said([{"type": "text", "text": "big"}, *[picture] * 4]) for _ in range(12)),
         ]
         for message in sent:
             driver.send(message)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import pytest
 
-from buddy.headless.input_lines import LINE_OVERHEAD_BYTES, LineQueue, LineSplitter
+from buddy.headless.input_lines import (
+    LINE_OVERHEAD_BYTES,
+    InputError,
+    LineQueue,
+    LineSplitter,
+    message_content,
+)
+from tests.fake_llm.pictures import png
 
 
 async def filled(queue: LineQueue, *lines: bytes) -> tuple[list[bytes], asyncio.Task[None]]:
@@ -62,3 +70,41 @@ def test_a_line_that_is_too_long_is_none_however_it_arrives(step: int) -> None:
     splitter = LineSplitter(limit=10)
     lines = [line for at in range(0, len(data), step) for line in splitter.feed(data[at : at + step])]
     assert [*lines, *splitter.finish()] == [b"one", None, b"two", b"", b"y" * 10, None]
+
+
+def encoded(kind: str, media_type: str, data: bytes) -> dict[str, object]:
+    text = base64.b64encode(data).decode()
+    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": text}}
+
+
+def test_a_document_of_text_is_part_of_the_message() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "one\ntwo"}
+    content = [{"type": "document", "title": "a.txt", "source": source}, {"type": "text", "text": "look"}]
+    text, images = message_content({"content": [*content, encoded("image", "image/png", png())]})
+    assert text == "[a.txt]\none\ntwo\n\nlook"
+    assert [image.media_type for image in images] == ["image/png"]
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (
+            encoded("document", "application/pdf", b"%PDF-1.7"),
+            "a PDF can't be sent; put it into the workspace",
+        ),
+        (
+            encoded("image", "image/png", b"%PDF-1.7"),
+            "an image block holds no PNG, JPEG, GIF or WebP but a PDF",
+        ),
+        (
+            {"type": "video"},
+            "expected text blocks, base64 image blocks or document blocks of text, found 'video'",
+        ),
+    ],
+)
+def test_what_no_model_could_be_sent_is_refused_before_a_turn_begins(
+    block: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        message_content({"content": [{"type": "text", "text": "look"}, block]})
+    assert expected in str(refused.value)

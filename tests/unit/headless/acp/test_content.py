@@ -11,8 +11,9 @@ from acp.helpers import audio_block, embedded_text_resource, image_block, resour
 
 from buddy.agent.messages import Attachment, Image
 from buddy.headless.acp.content import MAX_RESOURCE_CHARS, PromptContent, PromptError, read_prompt
+from tests.fake_llm.pictures import png
 
-PNG = base64.b64encode(b"picture").decode()
+PNG = base64.b64encode(png()).decode()
 
 
 def resource(contents: Any) -> schema.EmbeddedResourceContentBlock:
