@@ -24,6 +24,7 @@ from buddy.cli.doctor import report
 from buddy.cli.log import start_log
 from buddy.headless.acp.conversation import EditorCommand
 from buddy.headless.acp.message_reader import MessageReader
+from buddy.headless.acp.outflow import Outflow, PacedWriter
 from buddy.headless.acp.server import BuddyAgent
 from buddy.headless.exit_codes import TERMINATED
 from buddy.repl.branch import Branch
@@ -86,11 +87,12 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     protocol_out = os.dup(1)
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
-    reader = MessageReader(tell, limit=MAX_LINE_BYTES)
+    outflow = Outflow()
+    reader = MessageReader(tell, outflow, limit=MAX_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     out = os.fdopen(protocol_out, "wb", buffering=0)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, out)
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+    return reader, PacedWriter(transport, protocol, loop, outflow)
 
 
 class EditorSessions:

@@ -17,7 +17,7 @@ from buddy.agent.display import Command, Diff, FileDiff, Plain
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
 from buddy.headless.acp.content import read_prompt
-from buddy.headless.acp.updates import approval_content, approval_title
+from buddy.headless.acp.updates import CallPlace, approval_content, approval_title
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.editor import TOOLS, Editor, connected, opened, raw_editor
@@ -34,7 +34,7 @@ def request(preview: Any, **fields: Any) -> ApprovalRequested:
 def content(preview: Any, **fields: Any) -> str:
     """Join the texts that the editor shows of a request."""
     shown: list[str] = []
-    for part in approval_content(request(preview, **fields), lambda path: f"/project/{path}"):
+    for part in approval_content(request(preview, **fields), CallPlace("/project")):
         shown.append(part.content.text if part.type == "content" else f"{part.path}\n{part.new_text}")
     return "\n".join(shown)
 

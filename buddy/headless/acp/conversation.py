@@ -19,6 +19,7 @@ from buddy.app.session import Session
 from buddy.config.settings import ConfigError
 from buddy.headless.acp.content import PromptContent
 from buddy.headless.acp.updates import (
+    CallPlace,
     TurnUpdates,
     approval_content,
     approval_title,
@@ -31,8 +32,12 @@ from buddy.safety.policy.decide import MODE_WORDS, MODES, Mode
 from buddy.safety.sanitise import one_line
 from buddy.tasks.approvals import AnswerRefused
 from buddy.tasks.board import TaskError
+from buddy.tasks.task import Task
 from buddy.tools.ask_user import OpenQuestion, Unanswered
 
+LAST_UPDATES_S = 2.0
+MAX_PROMPTS = 100
+"""Prompts of one session that may wait at the same time."""
 WITHDRAWN = "the editor closed the question"
 _STOP_REASONS: dict[str, schema.StopReason] = {"length": "max_tokens", "filter": "refusal"}
 _ANSWERS: dict[str, ApprovalAnswer] = {"once": "once", "session": "session", "rule": "rule"}
@@ -82,7 +87,7 @@ class EditorSession:
         self._capabilities = capabilities
         self._reader = session.board.reader()
         self._sending = asyncio.Lock()
-        self._cancels = 0
+        self._cancels = self._prompts = 0
         self._updates: dict[int, TurnUpdates] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._work = RunningTasks()
@@ -99,6 +104,8 @@ class EditorSession:
         await self.session.board.close()
         self._reader.close()
         await self._work.end()
+        await asyncio.wait({self._pump}, timeout=LAST_UPDATES_S)
+        self._pump.cancel()  # an editor that reads nothing more would keep it for good
         await asyncio.wait({self._pump})
 
     async def send(self, update: Any) -> None:
@@ -109,7 +116,7 @@ class EditorSession:
         """Send the conversation in the foreground as it was."""
         task = self.session.board.task(self.session.board.focus)
         async with self._sending:
-            for update in replay(task.history, self.session.tools.get, task.workspace.boundary.cwd):
+            for update in replay(task.history, self.session.tools.get, _place_of(task)):
                 await self.send(update)
 
     async def offer_commands(self, notes: Sequence[str] = ()) -> None:
@@ -135,6 +142,15 @@ class EditorSession:
     async def prompt(self, content: PromptContent) -> schema.PromptResponse:
         """Run a prompt, or carry out a slash command, until the foreground task is quiet. Raises
         `RequestError` when the turn failed."""
+        if self._prompts >= MAX_PROMPTS:
+            raise RequestError.invalid_request({"details": f"{MAX_PROMPTS} prompts wait already"})
+        self._prompts += 1
+        try:
+            return await self._run_prompt(content)
+        finally:
+            self._prompts -= 1
+
+    async def _run_prompt(self, content: PromptContent) -> schema.PromptResponse:
         board = self.session.board
         task_id, mode = board.focus, self.session.policy.mode
         before = board.task(task_id).outcome
@@ -256,12 +272,12 @@ class EditorSession:
                     await self.send(update)
 
     def _updates_of(self, task_id: int) -> TurnUpdates:
+        place = _place_of(self.session.board.task(task_id))
         if task_id not in self._updates:
             self._updates[task_id] = TurnUpdates(
-                self.session.tools.get,
-                self.session.board.task(task_id).workspace.boundary.cwd,
-                streams_terminals=self._capabilities.streams_terminals,
+                self.session.tools.get, place, streams_terminals=self._capabilities.streams_terminals
             )
+        self._updates[task_id].place = place  # a command may have sent the task to another machine
         return self._updates[task_id]
 
     # -- questions -------------------------------------------------------------------------------------------
@@ -292,8 +308,7 @@ class EditorSession:
         self, task_id: int, request: ApprovalRequested
     ) -> tuple[ApprovalAnswer, str]:
         updates = self._updates_of(task_id)
-        cwd = self.session.board.task(task_id).workspace.boundary.cwd
-        content = approval_content(request, lambda path: path if path[:1] == "/" else f"{cwd}/{path}")
+        content = approval_content(request, updates.place)
         call = schema.ToolCallUpdate(
             tool_call_id=updates.call_id(request.call.id),
             title=approval_title(request),
@@ -357,6 +372,10 @@ class EditorSession:
                 self.session.questions.withdraw_number(question.number)
         else:
             self.session.questions.withdraw_number(question.number)
+
+
+def _place_of(task: Task) -> CallPlace:
+    return CallPlace(task.workspace.boundary.cwd, task.workspace.target)
 
 
 def _choices(request: ApprovalRequested) -> list[schema.PermissionOption]:

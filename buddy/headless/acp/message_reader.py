@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.lazy_regex import pattern
+from buddy.headless.acp.outflow import Outflow
 
 TOO_LONG = "buddy/message_too_long"
 """The method of the request that stands for one whose line was too long: it is refused with the reason."""
@@ -29,8 +30,9 @@ class MessageReader(asyncio.StreamReader):
     """Reads lines; skips and reports one that is no JSON-RPC message, on which the package would crash, and
     one that is longer than `limit`, which is never held whole."""
 
-    def __init__(self, report: Callable[[str], None], *, limit: int) -> None:
+    def __init__(self, report: Callable[[str], None], outflow: Outflow, *, limit: int) -> None:
         super().__init__(limit=limit)
+        self._outflow = outflow
         self._report = report
         self._limit_bytes = limit
 
@@ -38,6 +40,7 @@ class MessageReader(asyncio.StreamReader):
         """Return the next line that holds a message, or what is blank. For a line over the limit, return a
         message that makes it fail: a refused request, or an answer with an error."""
         while True:
+            await self._outflow.admit_line()
             try:
                 line = await super().readuntil(separator)
             except asyncio.LimitOverrunError as error:

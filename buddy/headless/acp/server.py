@@ -23,11 +23,13 @@ from buddy.headless.acp.handed_servers import HandedServersError, read_handed
 from buddy.headless.acp.message_reader import TOO_LONG
 from buddy.headless.running_tasks import RunningTasks
 from buddy.sessions.errors import SessionError
+from buddy.sessions.folder import SESSION_ID
 from buddy.sessions.listing import SessionSummary
 from buddy.workspace.files.editor_buffers import EditorBuffers
 
 _CLOSED = -32002
 """The protocol's code for a resource that is not there."""
+MAX_SESSIONS = 50
 
 
 class Sessions(Protocol):
@@ -135,7 +137,8 @@ class BuddyAgent:
         """Open a saved session and send its conversation before the answer."""
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            conversation = await self._open(cwd, additional_directories, mcp_servers, session_id)
+            reference = _saved_id(session_id)
+            conversation = await self._open(cwd, additional_directories, mcp_servers, reference)
         await conversation.replay()
         return schema.LoadSessionResponse(modes=conversation.modes(), config_options=conversation.options())
 
@@ -150,7 +153,8 @@ class BuddyAgent:
         """Open a saved session without showing it again."""
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            conversation = await self._open(cwd, additional_directories, mcp_servers, session_id)
+            reference = _saved_id(session_id)
+            conversation = await self._open(cwd, additional_directories, mcp_servers, reference)
         return schema.ResumeSessionResponse(modes=conversation.modes(), config_options=conversation.options())
 
     async def fork_session(
@@ -162,7 +166,8 @@ class BuddyAgent:
         **_meta: Any,
     ) -> schema.ForkSessionResponse:
         """Open a copy of a saved session."""
-        conversation = await self._open(cwd, additional_directories, mcp_servers, session_id, fork=True)
+        reference = _saved_id(session_id)
+        conversation = await self._open(cwd, additional_directories, mcp_servers, reference, fork=True)
         return schema.ForkSessionResponse(
             session_id=conversation.id, modes=conversation.modes(), config_options=conversation.options()
         )
@@ -238,16 +243,21 @@ class BuddyAgent:
     def _conversation(self, session_id: str) -> EditorSession:
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            raise RequestError(_CLOSED, f"no open session {session_id}", {"sessionId": session_id})
+            shown = session_id[:100]
+            raise RequestError(_CLOSED, f"no open session {shown}", {"sessionId": shown})
         return conversation
 
     async def _open(
         self, cwd: str, extra: Sequence[str] | None, handed: Any, reference: str, *, fork: bool = False
     ) -> EditorSession:
-        if not os.path.isabs(cwd) or not os.path.isdir(cwd):
+        if not os.path.isabs(cwd) or "\0" in cwd or not os.path.isdir(cwd):
             raise RequestError.invalid_params({"details": f"cwd: expected an absolute folder, found {cwd!r}"})
         if self._client is None:
             raise RequestError.internal_error({"details": "not connected"})
+        if len(self._conversations) >= MAX_SESSIONS:
+            raise RequestError.invalid_request(
+                {"details": f"{MAX_SESSIONS} sessions are open; close one with session/close"}
+            )
         stack = contextlib.AsyncExitStack()
         try:
             servers, notes = read_handed(handed)
@@ -284,6 +294,15 @@ class BuddyAgent:
     async def _close(self, session_id: str) -> None:
         del self._conversations[session_id]
         await self._stacks.pop(session_id).aclose()
+
+
+def _saved_id(session_id: str) -> str:
+    """Return the id of a saved session. Raises `RequestError` for what is none: names and beginnings of ids,
+    which the command line takes, could lead to another session than the editor means."""
+    if SESSION_ID().fullmatch(session_id) is None:
+        details = f"sessionId: expected an id as session/list returns it, found {session_id[:100]!r}"
+        raise RequestError.invalid_params({"details": details})
+    return session_id
 
 
 T = TypeVar("T")

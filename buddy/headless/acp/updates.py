@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import msgspec
 from acp import schema
 from acp.helpers import (
     text_block,
@@ -96,21 +97,40 @@ def kind_of(tool: Tool | None) -> schema.ToolKind:
     return _KINDS.get(tool.category, "other")
 
 
+class CallPlace(msgspec.Struct, frozen=True):
+    """The folder that paths of calls are relative to; `machine`: the target they are on, "" for this
+    machine."""
+
+    cwd: str
+    machine: str = ""
+
+    def absolute(self, path: str) -> str:
+        """Return a path as an absolute one."""
+        return path if path.startswith("/") else f"{self.cwd}/{path}"
+
+    def locations(self, values: dict[str, Any]) -> list[schema.ToolCallLocation]:
+        """Return the files a call names, for the editor to open; none on another machine."""
+        if self.machine:
+            return []
+        paths = [values[name] for name in _PATH_ARGUMENTS if isinstance(values.get(name), str)]
+        return [schema.ToolCallLocation(path=self.absolute(path)) for path in paths if path]
+
+
 class TurnUpdates:
-    """The updates of one task's events, in order. `tool` looks a tool up by name; `cwd` makes paths absolute;
-    `prefix` keeps the call ids of several tasks apart; `streams_terminals`: the client shows command output
-    sent in `_meta` as a terminal."""
+    """The updates of one task's events, in order. `tool` looks a tool up by name; `place` makes paths
+    absolute; `prefix` keeps the call ids of several tasks apart; `streams_terminals`: the client shows
+    command output sent in `_meta` as a terminal."""
 
     def __init__(
         self,
         tool: Callable[[str], Tool | None],
-        cwd: str,
+        place: CallPlace,
         *,
         prefix: str = "",
         streams_terminals: bool = False,
     ) -> None:
         self._tool = tool
-        self._cwd = cwd
+        self.place = place
         self._prefix = prefix
         self._streams_terminals = streams_terminals
         self._calls: dict[str, Call] = {}
@@ -198,11 +218,11 @@ class TurnUpdates:
             "kind": kind_of(self._tool(call.name)),
             "status": "in_progress",
             "raw_input": values,
-            "locations": self._locations(values),
+            "locations": self.place.locations(values),
         }
         if self._is_terminal(call):
             facts["content"] = [schema.TerminalToolCallContent(type="terminal", terminal_id=call.id)]
-            facts["field_meta"] = {"terminal_info": {"terminal_id": call.id, "cwd": self._cwd}}
+            facts["field_meta"] = {"terminal_info": {"terminal_id": call.id, "cwd": self.place.cwd}}
         if call.id in self._announced:
             return schema.ToolCallProgress(session_update="tool_call_update", **facts)
         self._announced.add(call.id)
@@ -233,11 +253,12 @@ class TurnUpdates:
             "status": "completed" if event.status == "ok" else "failed",
             "raw_output": {"status": event.status, "text": event.text[:OUTPUT_CHARS]},
         }
+        files = event.display.files if isinstance(event.display, Diff) and not self.place.machine else ()
         locations = [
             schema.ToolCallLocation(
-                path=self._absolute(file.new_path or file.path), line=_first_line(file.diff)
+                path=self.place.absolute(file.new_path or file.path), line=_first_line(file.diff)
             )
-            for file in (event.display.files if isinstance(event.display, Diff) else ())
+            for file in files
         ]
         if locations:
             facts["locations"] = locations
@@ -247,22 +268,17 @@ class TurnUpdates:
             facts["field_meta"] = {"terminal_exit": ended}
         else:
             failed = event.status != "ok"
-            facts["content"] = list(content_of(event.display, event.text if failed else "", self._absolute))
+            facts["content"] = list(content_of(event.display, event.text if failed else "", self.place))
         yield schema.ToolCallProgress(**facts)
 
     def _is_terminal(self, call: Call) -> bool:
         tool = self._tool(call.name)
         return self._streams_terminals and tool is not None and tool.category == "shell" and tool.confined
 
-    def _locations(self, values: dict[str, Any]) -> list[schema.ToolCallLocation]:
-        paths = [values[name] for name in _PATH_ARGUMENTS if isinstance(values.get(name), str)]
-        return [schema.ToolCallLocation(path=self._absolute(path)) for path in paths if path]
 
-    def _absolute(self, path: str) -> str:
-        return path if path.startswith("/") else f"{self._cwd}/{path}"
-
-
-def replay(history: Sequence[Message], tool: Callable[[str], Tool | None], cwd: str) -> Iterator[Update]:
+def replay(
+    history: Sequence[Message], tool: Callable[[str], Tool | None], place: CallPlace
+) -> Iterator[Update]:
     """Yield a saved conversation as the updates that once showed it."""
     for message in history:
         match message:
@@ -277,7 +293,7 @@ def replay(history: Sequence[Message], tool: Callable[[str], Tool | None], cwd: 
                         )
                         yield schema.UserMessageChunk(session_update="user_message_chunk", content=picture)
             case AssistantMessage():
-                yield from _replay_reply(message, tool, cwd)
+                yield from _replay_reply(message, tool, place)
             case ToolMessage():
                 yield schema.ToolCallProgress(
                     session_update="tool_call_update",
@@ -288,7 +304,7 @@ def replay(history: Sequence[Message], tool: Callable[[str], Tool | None], cwd: 
 
 
 def _replay_reply(
-    message: AssistantMessage, tool: Callable[[str], Tool | None], cwd: str
+    message: AssistantMessage, tool: Callable[[str], Tool | None], place: CallPlace
 ) -> Iterator[Update]:
     for part in message.parts:
         match part:
@@ -300,7 +316,6 @@ def _replay_reply(
             case Call() if message.finish != "cut":
                 values = arguments_of(part)
                 subject = next((str(value) for value in values.values() if isinstance(value, str)), "")
-                paths = [values[name] for name in _PATH_ARGUMENTS if isinstance(values.get(name), str)]
                 yield schema.ToolCallStart(
                     session_update="tool_call",
                     tool_call_id=part.id,
@@ -308,21 +323,18 @@ def _replay_reply(
                     kind=kind_of(tool(part.name)),
                     status="in_progress",
                     raw_input=values,
-                    locations=[
-                        schema.ToolCallLocation(path=path if path.startswith("/") else f"{cwd}/{path}")
-                        for path in paths
-                    ],
+                    locations=place.locations(values),
                 )
             case Call() | ServerItem():
                 pass  # a call of a reply that broke off never ran
 
 
-def content_of(display: Display, failure: str, absolute: Callable[[str], str]) -> Iterator[Any]:
+def content_of(display: Display, failure: str, place: CallPlace) -> Iterator[Any]:
     """Yield the content of a finished call. `failure`: the model's text of a call that did not succeed."""
     match display:
         case Diff():
             for file in display.files:
-                yield from diff_blocks(file, absolute)
+                yield from diff_blocks(file, place)
         case Command():
             output = display.output[-OUTPUT_CHARS:].rstrip("\n")
             code = "" if display.exit_code in (0, None) else f"\n[exit code {display.exit_code}]"
@@ -354,7 +366,7 @@ def approval_title(request: ApprovalRequested) -> str:
     return one_line(words, TITLE_CHARS)
 
 
-def approval_content(request: ApprovalRequested, absolute: Callable[[str], str]) -> Iterator[Any]:
+def approval_content(request: ApprovalRequested, place: CallPlace) -> Iterator[Any]:
     """Yield what a person decides about: all of it, with characters that can't be seen written out."""
     preview = request.preview
     match preview:
@@ -367,10 +379,10 @@ def approval_content(request: ApprovalRequested, absolute: Callable[[str], str])
             yield from _decision_text("\n".join([preview.summary, *preview.paths]))
         case Diff():
             for file in preview.files:
-                yield from diff_blocks(file, absolute)
+                yield from diff_blocks(file, place)
                 yield from _decision_text(_hidden_characters(file))
         case Checklist() | Picture():
-            yield from content_of(preview, "", absolute)
+            yield from content_of(preview, "", place)
     yield from _decision_text(request.reason)
     for meaning, covered in (("this session", request.session), ("always", request.rule)):
         if len(covered) > CHOICE_CHARS:  # an editor shows choices on one line
@@ -392,10 +404,15 @@ def _hidden_characters(file: FileDiff) -> str:
     )
 
 
-def diff_blocks(file: FileDiff, absolute: Callable[[str], str]) -> Iterator[Any]:
+def diff_blocks(file: FileDiff, place: CallPlace) -> Iterator[Any]:
     """Yield each hunk of a changed file as a pair of old and new text: the whole file is not kept in the
-    record, and an editor finds the place by the text."""
-    path = absolute(file.new_path or file.path)
+    record, and an editor finds the place by the text. A file of another machine is text: the editor would
+    look for it here."""
+    if place.machine and file.diff:
+        name = f"{place.machine}:{file.new_path or file.path}"
+        yield tool_content(text_block(f"{one_line(name)}\n{fenced(visible(file.diff, lines=True))}"))
+        return
+    path = place.absolute(file.new_path or file.path)
     hunks = _hunks(file.diff)
     if not hunks:
         words = f"moved to {file.new_path}" if file.change == "move" else _WITHOUT_TEXT[file.change]

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from buddy.headless.acp.message_reader import TOO_LONG, MessageReader
+from buddy.headless.acp.outflow import Outflow
 
 
 def reader(data: bytes, *, limit: int = 1_000) -> tuple[MessageReader, list[str]]:
     reports: list[str] = []
-    made = MessageReader(reports.append, limit=limit)
+    made = MessageReader(reports.append, Outflow(), limit=limit)
     made.feed_data(data)
     made.feed_eof()
     return made, reports

@@ -23,14 +23,22 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.tool import ToolRegistry
-from buddy.headless.acp.updates import PROGRESS_CHARS, TurnUpdates, content_of, diff_blocks, fenced, replay
+from buddy.headless.acp.updates import (
+    PROGRESS_CHARS,
+    CallPlace,
+    TurnUpdates,
+    content_of,
+    diff_blocks,
+    fenced,
+    replay,
+)
 from buddy.tools.builtin import BUILTIN_TOOLS
 
 TOOLS = ToolRegistry(BUILTIN_TOOLS)
 
 
 def turn(*, streams_terminals: bool = False) -> TurnUpdates:
-    return TurnUpdates(TOOLS.get, "/project", streams_terminals=streams_terminals)
+    return TurnUpdates(TOOLS.get, CallPlace("/project"), streams_terminals=streams_terminals)
 
 
 def started(name: str, arguments: str, call_id: str = "c1") -> ToolStarted:
@@ -49,7 +57,7 @@ def cut(finish: Finish) -> ReplyFinished:
 def test_each_hunk_is_a_pair_of_texts() -> None:
     diff = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n@@ -9,1 +9,2 @@\n y\n+z\n\\ No newline at end of file\n"
     file = FileDiff("a.py", "update", diff, 2, 1)
-    blocks = list(diff_blocks(file, lambda path: f"/project/{path}"))
+    blocks = list(diff_blocks(file, CallPlace("/project")))
     assert [(one.path, one.old_text, one.new_text) for one in blocks] == [
         ("/project/a.py", "a\nb\nc\n", "a\nB\nc\n"),
         ("/project/a.py", "y\n", "y\nz\n"),
@@ -58,9 +66,9 @@ def test_each_hunk_is_a_pair_of_texts() -> None:
 
 def test_a_new_file_has_no_old_text_and_a_deleted_one_is_named() -> None:
     new = FileDiff("n.py", "add", "@@ -0,0 +1,1 @@\n+x\n", 1, 0)
-    [block] = diff_blocks(new, lambda path: path)
+    [block] = diff_blocks(new, CallPlace("/"))
     assert (block.old_text, block.new_text) == (None, "x\n")
-    [gone] = diff_blocks(FileDiff("big.bin", "delete", "", 0, 0), lambda path: path)
+    [gone] = diff_blocks(FileDiff("big.bin", "delete", "", 0, 0), CallPlace("/"))
     assert gone.content.text == "big.bin: deleted"
 
 
@@ -118,7 +126,7 @@ def test_nothing_closes_a_code_block_from_inside(text: str) -> None:
 
 
 def test_a_failure_shows_the_reason_the_model_reads() -> None:
-    [part] = content_of(NOTHING, "error: no such file", lambda path: path)
+    [part] = content_of(NOTHING, "error: no such file", CallPlace("/"))
     assert "no such file" in part.content.text
 
 
@@ -131,5 +139,21 @@ def test_a_saved_conversation_is_replayed_in_order() -> None:
         ToolMessage("t", "c", "read_file", "alpha", "ok"),
         AssistantMessage("b", (Call("d", "read_file", "{}"),), "m", "chat", "cut", NO_USAGE),
     )
-    kinds = [update.session_update for update in replay(history, TOOLS.get, "/project")]
+    kinds = [update.session_update for update in replay(history, TOOLS.get, CallPlace("/project"))]
     assert kinds == ["user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update"]
+
+
+def test_files_of_another_machine_are_shown_as_text_with_its_name() -> None:
+    there = CallPlace("/project", "box")
+    updates = TurnUpdates(TOOLS.get, there)
+    [start] = updates.of(started("edit_file", '{"path": "a.py"}'))
+    [end] = updates.of(finished(Diff((FileDiff("a.py", "update", "@@ -1,1 +1,1 @@\n-x\n+y\n", 1, 1),))))
+    assert start.locations == []
+    assert end.locations is None
+    [part] = end.content or []
+    assert part.content.text.startswith("box:a.py\n```text\n@@")
+    reply_ = AssistantMessage(
+        "m", (Call("c1", "read_file", '{"path": "/etc/x"}'),), "model", "chat", "tool_calls", NO_USAGE
+    )
+    [again] = replay([reply_], TOOLS.get, there)
+    assert again.locations == []
