@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from buddy.app.target_states import SessionTargets
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, Settings
 from buddy.extend import instructions as instruction_files
-from buddy.extend.hooks.dispatcher import CommandRunner
+from buddy.extend.hooks.dispatcher import CommandOpening, CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mentions import ExpandedPrompt, expand, may_be_pasted
@@ -43,6 +44,7 @@ from buddy.extend.system_prompt import custom_system_prompt, system_prompt, temp
 from buddy.safety.crash_report import guard_process
 from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
+from buddy.safety.policy.session import Policy
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
 from buddy.sessions.daily_spending import DaySpending
 from buddy.sessions.session import OpenSession
@@ -325,7 +327,9 @@ def _extensions(session: Session) -> Extensions:
     def runner() -> CommandRunner:
         level = session.settings.sandbox.level
         survey = session.sandbox.handle.survey
-        return CommandRunner(session.children, survey, required=level == "require")
+        return CommandRunner(
+            session.children, survey, level == "require", partial(_opening_of_hook, session.policy)
+        )
 
     def common() -> dict[str, str]:
         return {
@@ -354,6 +358,19 @@ def _extensions(session: Session) -> Extensions:
         hooks=hooks,
         hooks_off=session.loaded.hooks.get("disableAllHooks") is True,
     )
+
+
+def _opening_of_hook(policy: Policy, command: str, boundary: Boundary) -> CommandOpening:
+    """Return what the person's own rules open for a command of one of their hooks."""
+    from buddy.safety.policy.try_command import judge_command  # only such a hook needs it
+    from buddy.safety.shell.analysis import Analyser
+
+    judged = judge_command(
+        command, boundary, Analyser(), rules=policy.rules, trusted=False, sandboxed=True
+    ).verdict
+    if judged.decision != "allow" or judged.decided_by != "rule":
+        return ""
+    return "outside" if judged.outside else "network" if judged.network else ""
 
 
 def _server_services(session: Session) -> ServerServices:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,12 +21,14 @@ from buddy.extend.hooks.protocol import (
     HookPoint,
     HookVerdict,
     merge_verdicts,
+    note_blocked,
     verdict_of_exit,
     verdict_of_fields,
     verdict_without_answer,
 )
 from buddy.safety.hook_scripts import hook_scripts, project_variables
 from buddy.safety.paths import Boundary
+from buddy.safety.project_code import runs_project_code
 from buddy.safety.sanitise import visible
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.output import OutputBounds
@@ -41,13 +43,22 @@ MOST_BYTES = 4_000_000
 SurveyWorkspace = Callable[[Boundary], Awaitable[SandboxStatus]]
 
 
+CommandOpening = Literal["", "network", "outside"]
+
+
+def _opens_nothing(_command: str, _boundary: Boundary) -> CommandOpening:
+    return ""
+
+
 class CommandRunner(msgspec.Struct, frozen=True):
     """Runs commands of hooks. `survey` gets the sandbox ready for a workspace; `required`: the person
-    wants no confined command to run without one."""
+    wants no confined command to run without one; `opening_of` tells what the person's rules open for a
+    command."""
 
     children: ChildProcesses
     survey: SurveyWorkspace
     required: bool = False
+    opening_of: Callable[[str, Boundary], CommandOpening] = _opens_nothing
 
     async def run(
         self, hook: Hook, handler: CommandHook, point: HookPoint, text: bytes, cancelled: asyncio.Event
@@ -81,16 +92,24 @@ class CommandRunner(msgspec.Struct, frozen=True):
             return verdict_without_answer(hook, f"it was ended after {hook.timeout_s:g} s")
         if done.exit.stopped_for:
             return verdict_without_answer(hook, f"it was ended: {done.exit.stopped_for}")
-        return verdict_of_exit(hook, done.exit.code, done.text, done.remarks)
+        verdict = verdict_of_exit(hook, done.exit.code, done.text, done.remarks)
+        return note_blocked(hook, verdict, done.blocked) if done.exit.code else verdict
 
     async def _confinement(self, handler: CommandHook, boundary: Boundary) -> Confinement | None:
         """Return the profile of a hook: it may change the workspace but what is protected there, and reaches
-        no network. Raises `ToolError` where a sandbox is demanded and missing."""
+        no network. The person's own hooks have it when they run the project's code, which the model may have
+        changed a moment ago, unless a rule of theirs opens it. Raises `ToolError` where a sandbox is demanded
+        and missing."""
+        opening: CommandOpening = ""
         if not handler.confined:
+            if not runs_project_code(handler.command, (boundary.cwd, boundary.root)):
+                return None
+            opening = await asyncio.to_thread(self.opening_of, handler.command, boundary)
+        if opening == "outside":
             return None
         status = await self.survey(boundary)
         if status.is_working:
-            return Confinement("workspace", boundary)
+            return Confinement("workspace", boundary, ("*",) if opening == "network" else ())
         if self.required:
             raise ToolError(f'[sandbox] level = "require", and there is no sandbox here: {status.reason}')
         return None

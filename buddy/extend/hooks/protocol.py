@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 import msgspec
 
 from buddy.agent.formatting import keep_ends
+from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import clean, one_line
 
@@ -154,6 +155,16 @@ def verdict_of_exit(hook: Hook, code: int | None, output: str, errors: str) -> H
         return HookVerdict(messages=(_warning(hook, words or "it wanted to block, which it can't here"),))
     ending = f"exit code {code}" if code is not None else "ended by a signal"
     return HookVerdict(messages=(_warning(hook, f"{ending}{': ' + words if words else ''}"),))
+
+
+def note_blocked(hook: Hook, verdict: HookVerdict, blocked: Blocked) -> HookVerdict:
+    """Add a warning that names what the sandbox refused a command that failed."""
+    refused = (*blocked.hosts, *blocked.paths, *blocked.addresses)
+    if not refused:
+        return verdict
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    words = f"the sandbox blocked {refused[0]}{more}; a rule can open it for your own hooks (/help hooks)"
+    return msgspec.structs.replace(verdict, messages=(*verdict.messages, _warning(hook, words)))
 
 
 def verdict_of_output(hook: Hook, output: str) -> HookVerdict:
