@@ -1,6 +1,7 @@
-"""Cancel many commands on an sshd of this machine, and count what survives.
+"""Cancel many commands on a target, and count what survives: an sshd of this machine, podman, or the stand-in
+for docker.
 
-python -m tests.bench.remote_cancels COUNT
+python -m tests.bench.remote_cancels COUNT [ssh|podman|stand-in]
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,7 +20,9 @@ import msgspec
 from buddy.agent.tool import ToolContext
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
+from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.remote_shell import RemoteShell
+from tests.support.containers import connection_to, podman, stand_in
 from tests.support.processes import processes_with
 from tests.support.ssh_server import ssh_server
 
@@ -55,12 +60,26 @@ async def _cancel_one(shell: RemoteShell, children: ChildProcesses, number: int,
     return Outcome(time.monotonic() - begin, len(await asyncio.to_thread(processes_with, mark)))
 
 
-async def measure(count: int) -> list[Outcome]:
+@contextmanager
+def _connection(kind: str, home: Path) -> Generator[TargetConnection]:
+    match kind:
+        case "podman":
+            with podman(home) as container:
+                yield connection_to(container)
+        case "stand-in":
+            with stand_in(home) as container:
+                yield connection_to(container)
+        case _:
+            with ssh_server(home) as server:
+                yield server.connection()
+
+
+async def measure(count: int, kind: str) -> list[Outcome]:
     """Cancel commands one after another, each after a random time."""
     chance = random.Random(7)
-    with tempfile.TemporaryDirectory() as folder, ssh_server(Path(folder) / "machine") as server:
+    ours = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with ours as folder, _connection(kind, Path(folder) / "machine") as connection:
         environment = ChildEnvironment({"PATH": "/usr/bin:/bin", "HOME": folder}, "bench")
-        connection = server.connection()
         try:
             async with ChildProcesses(environment, ProcessSettings(f"{folder}/output")) as children:
                 shell = RemoteShell(connection, children)
@@ -74,7 +93,9 @@ async def measure(count: int) -> list[Outcome]:
 
 def main(arguments: list[str]) -> int:
     """Print the figures; the exit code is 1 when anything survived."""
-    outcomes = asyncio.run(measure(int(arguments[0]) if arguments else 200))
+    outcomes = asyncio.run(
+        measure(int(arguments[0]) if arguments else 200, arguments[1] if len(arguments) > 1 else "ssh")
+    )
     seconds = sorted(outcome.seconds for outcome in outcomes)
     survivors = sum(outcome.survivors for outcome in outcomes)
     middle, last = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.99)]
