@@ -1,0 +1,92 @@
+"""What a slow or lost ssh connection means for files and jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from buddy.config.settings import TargetSettings
+from buddy.tools.files.edit import edit_file
+from buddy.tools.jobs import read_job
+from buddy.tools.shell import run_shell
+from buddy.workspace.targets.file_channels import FileChannels
+from buddy.workspace.targets.transport import TargetError
+from tests.capabilities import requires
+from tests.support.processes import sleepers
+from tests.support.remote_tools import call, session_on, until
+from tests.support.ssh_server import SshServer, ssh_server
+
+pytestmark = requires("sshd", "linux")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshServer]:
+    with ssh_server(tmp_path / "machine") as running:
+        yield running
+
+
+async def test_a_slow_transfer_does_not_hold_up_other_files(server: SshServer) -> None:
+    os.mkfifo(server.folder / "pipe")
+    (server.folder / "a.txt").write_text("hello\n")
+    connection = server.connection()
+    channels = FileChannels(connection, lambda _client: None, TargetError)
+    try:
+        with channels.borrow() as slow:
+            late = asyncio.ensure_future(asyncio.to_thread(slow.read, f"{server.folder}/pipe", 100, 1))
+            with channels.borrow() as other:
+                assert await asyncio.to_thread(other.read, f"{server.folder}/a.txt", 100, 1) == b"hello\n"
+            assert not late.done()
+            await asyncio.to_thread((server.folder / "pipe").write_bytes, b"late")
+            with suppress(OSError):  # not every server reads a pipe
+                await late
+    finally:
+        await asyncio.to_thread(connection.close)
+
+
+async def test_more_callers_than_channels_take_turns(server: SshServer) -> None:
+    (server.folder / "a.txt").write_text("hello\n")
+    connection = server.connection()
+    channels = FileChannels(connection, lambda _client: None, TargetError)
+
+    def read() -> bytes:
+        with channels.borrow() as client:
+            return client.read(f"{server.folder}/a.txt", 100, 6)
+
+    try:
+        assert await asyncio.gather(*(asyncio.to_thread(read) for _ in range(12))) == [b"hello\n"] * 12
+    finally:
+        await asyncio.to_thread(connection.close)
+
+
+async def test_a_lost_job_does_not_have_the_exit_code_of_ssh(server: SshServer, tmp_path: Path) -> None:
+    mark = f"9{os.getpid()}.25"
+    settings = TargetSettings(host="machine", folder=str(server.folder), config=str(server.config))
+    async with session_on(settings, tmp_path / "here") as session:
+        await call(session, run_shell, {"command": f"echo begin; sleep {mark}", "background": True})
+        await until(lambda: len(sleepers(mark)) == 1)
+        server.kill()
+        jobs = session.session.jobs
+        await until(lambda: jobs.get(1).status().state == "ended")
+        text = (await call(session, read_job, {"job": 1})).text
+        assert "job 1: the connection to box was lost: how it ended is not known" in text
+        assert "255" not in text
+        await until(lambda: sleepers(mark) == [])
+
+
+@requires("root")
+async def test_the_owner_of_a_replaced_file_stays(server: SshServer, tmp_path: Path) -> None:
+    file = server.folder / "a.txt"
+    file.write_text("old\n")
+    file.chmod(0o640)
+    os.chown(file, 1000, 1001)
+    settings = TargetSettings(host="machine", folder=str(server.folder), config=str(server.config))
+    async with session_on(settings, tmp_path / "here") as session:
+        await call(session, edit_file, {"path": "a.txt", "old": "old", "new": "new"})
+    status = file.stat()
+    assert (file.read_text(), status.st_uid, status.st_gid) == ("new\n", 1000, 1001)
+    assert status.st_mode & 0o777 == 0o640
