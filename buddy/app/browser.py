@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 
-from buddy.safety.paths import is_beneath
+from buddy.workspace.processes.launch import path_outside
 
 OPEN_S = 10.0
 _GRAPHICAL = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -21,10 +20,7 @@ def has_browser(environment: Mapping[str, str]) -> bool:
 
 async def open_in_browser(url: str, environment: Mapping[str, str], workspace: str) -> bool:
     """Open a page and tell whether a browser took it. No program of the workspace is run for it."""
-    folders = environment.get("PATH", "").split(":")
-    outside = [
-        path for path in folders if path.startswith("/") and not is_beneath(os.path.realpath(path), workspace)
-    ]
+    outside = path_outside(environment.get("PATH", ""), workspace)
     # A process of its own, with no terminal: browsers and their wrappers print what they like.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", _OPEN, url),
@@ -32,7 +28,7 @@ async def open_in_browser(url: str, environment: Mapping[str, str], workspace: s
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         cwd="/",
-        env={**environment, "PATH": ":".join(outside)},
+        env={**environment, "PATH": outside},
         start_new_session=True,
     )
     try:

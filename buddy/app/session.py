@@ -42,7 +42,7 @@ from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.extend.system_prompt import custom_system_prompt, system_prompt, template_text
 from buddy.safety.crash_report import guard_process
-from buddy.safety.paths import Boundary, hides_its_target, is_beneath, locate
+from buddy.safety.paths import Boundary, hides_its_target, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
 from buddy.safety.policy.session import Policy
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
@@ -71,6 +71,7 @@ from buddy.workspace.files.read_tracking import FileViews, changed_since
 from buddy.workspace.git.run import GitLock, RepositoryTrust
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.jobs import Jobs
+from buddy.workspace.processes.launch import path_outside
 from buddy.workspace.processes.limits import ProcessLimits, memory_for_readers, total_memory
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
@@ -551,9 +552,8 @@ def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundar
 def _outside_environment(launch: LaunchContext) -> dict[str, str]:
     """Return the environment without PATH entries in the main tree: a file a task can write there must not be
     run as git."""
-    folders = launch.environment.get("PATH", "").split(":")
-    outside = [path for path in folders if not is_beneath(os.path.realpath(path), launch.boundary.root)]
-    return {**launch.environment, "PATH": ":".join(outside)}
+    outside = path_outside(launch.environment.get("PATH", ""), launch.boundary.root)
+    return {**launch.environment, "PATH": outside}
 
 
 def _board_parts(session: Session) -> BoardParts:

@@ -10,7 +10,6 @@ import base64
 import binascii
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -19,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from buddy.safety.paths import is_beneath, make_private_folders
+from buddy.safety.paths import make_private_folders
 from buddy.workspace.files.picture_header import media_type_of
+from buddy.workspace.processes.launch import trusted_program
 
 MAX_PICTURE_BYTES = 50_000_000
 PROGRAM_S = 5.0
@@ -119,12 +119,7 @@ def _advice(desktop: Desktop, names: list[str]) -> str:
 
 
 def _find(name: str, desktop: Desktop) -> str:
-    folders = [
-        folder
-        for folder in desktop.environ.get("PATH", "").split(os.pathsep)
-        if os.path.isabs(folder) and not is_beneath(os.path.realpath(folder), desktop.workspace)
-    ]
-    return shutil.which(name, path=os.pathsep.join(folders)) or "" if folders else ""
+    return trusted_program(name, desktop.environ.get("PATH", ""), desktop.workspace) or ""
 
 
 def _wl_paste(path: str, run: Run) -> bytes | None:

@@ -73,12 +73,18 @@ def trusted_program(name: str, path: str = "", workspace: str = "") -> str | Non
     found = shutil.which(name, path=":".join(TRUSTED_PATH))
     if found or not path:
         return found
-    outside = [
+    outside = path_outside(path, workspace)
+    return shutil.which(name, path=outside) if outside else None
+
+
+def path_outside(path: str, workspace: str) -> str:
+    """Return a PATH without anything relative or inside the workspace, where a project may have put
+    programs."""
+    return ":".join(
         directory
         for directory in path.split(":")
         if directory.startswith("/") and not _is_beneath(os.path.realpath(directory), workspace)
-    ]
-    return shutil.which(name, path=":".join(outside)) if outside else None
+    )
 
 
 def _is_beneath(path: str, folder: str) -> bool:
