@@ -84,6 +84,15 @@ class PaneCommand:
         def is_stopped() -> bool:
             return self._is_abandoned.is_set() or is_cancelled()
 
+        while not self._connection.typing.acquire(timeout=0.1):
+            if is_stopped():
+                raise StoppedTypingError
+        try:
+            self._send(command, folder, is_stopped)
+        finally:
+            self._connection.typing.release()
+
+    def _send(self, command: str, folder: str, is_stopped: Callable[[], bool]) -> None:
         typist = PaneTypist(self._connection, self._pane, is_stopped)
         self.shell = typist.await_shell(
             START_LIMIT_S if self._connection.is_new(self._pane) else BUSY_LIMIT_S

@@ -23,6 +23,8 @@ class PaneConnection:
         self.address, self.tmux, self.folder = address, tmux, folder
         self.prompts: dict[str, str] = {}
         """The line at which something was typed into a pane last: an empty prompt."""
+        self.typing = threading.Lock()
+        """Held from the look at a prompt to the command's begin: two tasks must not find the same prompt."""
         self._made: set[str] = set()
         self._lock = threading.RLock()
         self._pane = ""
