@@ -7,24 +7,24 @@ from typing import Any
 
 from buddy.agent.display import Plain
 from buddy.agent.formatting import format_count
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
 from buddy.safety.sanitise import visible
 from buddy.tools.jobs import capture_pane, send_keys
 from buddy.workspace.targets.pane_keys import tmux_key
 from buddy.workspace.targets.shared_pane import SharedPane
 
+_CONTROL = pattern("([\x00-\x1f\x7f])")
 CONTROL_NAMES = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x7f": "BSpace"}
 
 
 def _written_out(text: str) -> str:
-    """Return text with its control characters as the names of their keys."""
-    pieces = [
-        f"⟨{CONTROL_NAMES.get(sign) or 'C-' + chr(ord(sign) + 96)}⟩"
-        if ord(sign) < 32 or sign == "\x7f"
-        else sign
-        for sign in text
-    ]
-    return visible("".join(pieces))
+    """Return text with its control characters as the names of their keys. The brackets around them are shown
+    as something else where the text itself holds some."""
+    return "".join(
+        f"⟨{CONTROL_NAMES.get(piece) or 'C-' + chr(ord(piece) | 96)}⟩" if place % 2 else visible(piece)
+        for place, piece in enumerate(_CONTROL().split(text))
+    )
 
 
 def _in_words(text: str, enter: bool, keys: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from buddy.app.remote_workspace import TargetParts, as_unknown
 from buddy.extend.system_prompt import render_template, template_text
 from buddy.safety.paths import is_beneath
 from buddy.safety.policy.facts import Facts
+from buddy.safety.shell.scripts import script_digests
 from buddy.tasks.dependencies import TaskServices, Workspace
 from buddy.workspace.elsewhere import TargetShell
 from buddy.workspace.targets.pane_connection import PaneConnection
@@ -110,10 +111,15 @@ class _PaneJudge:
         facts = self._local.facts(tool, arguments)
         if tool.command is None and _PANE_TOOLS.get(tool.name) is not tool:
             return facts
+        shell, scripts = facts.shell, facts.scripts
+        if shell is not None and facts.folder is not None:
+            shell = as_unknown(shell)
+            scripts = script_digests(shell, replace(self._local.boundary, cwd=facts.folder.real))
         return replace(
             facts,
             risk=tool.risk,
-            shell=as_unknown(facts.shell) if facts.shell is not None else None,
+            shell=shell,
+            scripts=scripts,
             sandboxed=False,
             read_only_sandbox=False,
             own_programs=(),

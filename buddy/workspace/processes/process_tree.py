@@ -257,7 +257,7 @@ def strays() -> tuple[Stray, ...]:
     for process in all_processes().values():
         variables = variables_of(process.pid) if process.alive else {}
         tag = variables.get(TAG_VARIABLE, "")
-        if tag and not _owner_runs(tag):
+        if tag and not owner_runs(tag):
             session_id = variables.get("BUDDY_SESSION_ID", "")
             found.append(Stray(process, _command_line(process.pid), session_id, tag))
     return tuple(found)
@@ -304,7 +304,8 @@ def _in_order(found: list[Stray]) -> tuple[Stray, ...]:
     )
 
 
-def _owner_runs(tag: str) -> bool:
+def owner_runs(tag: str) -> bool:
+    """Tell whether the buddy that made a tag still runs."""
     pid, _, rest = tag.partition(".")
     started = rest.partition(".")[0]
     return pid.isdigit() and started.isdigit() and is_process(int(pid), int(started))

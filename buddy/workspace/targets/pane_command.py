@@ -16,7 +16,8 @@ from typing import IO
 from buddy.agent.tool import NOTHING_BLOCKED, Blocked, ToolError
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
-from buddy.workspace.processes.process_tree import Tag, new_tag
+from buddy.workspace.processes.process_info import ProcessInfo
+from buddy.workspace.processes.process_tree import Tag, is_same, new_tag, owner_runs
 from buddy.workspace.processes.termination import Tree
 from buddy.workspace.targets.pane_connection import PaneConnection
 from buddy.workspace.targets.pane_prompt import BUSY_LIMIT_S, START_LIMIT_S, PaneTypist, StoppedTypingError
@@ -30,8 +31,11 @@ INTERRUPT_S = 1.0
 TERMINATE_S = 0.5
 KILL_S = 3.0
 READY_LIMIT_S = 10.0
+FREE_PIPE_S = 1.0
 POLL_S = 0.01
 MAX_SAID_BYTES = 16_384
+_OWNER = "@buddy-pipe"
+"""The option of a pane that holds the tag of the command its pipe is for."""
 
 
 class PaneCommand:
@@ -57,6 +61,7 @@ class PaneCommand:
         self._report = ScriptReport({})
         self._has_pipe = self._is_sent = self._is_settled = False
         self._is_abandoned = threading.Event()
+        self._tree: Tree | None = None
         self.shell = ""
         self.survivors: tuple[int, ...] = ()
 
@@ -97,11 +102,7 @@ class PaneCommand:
         self.shell = typist.await_shell(
             START_LIMIT_S if self._connection.is_new(self._pane) else BUSY_LIMIT_S
         )
-        if self._tmux.look(self._pane).state.is_piped:
-            raise ToolError(
-                "the output of the pane already goes to another program (pipe-pane), perhaps another buddy; "
-                "nothing was typed. It ends with: tmux pipe-pane"
-            )
+        self._await_free_pipe(is_stopped)
         self._write("command", f"{command}\n")
         script = command_script(
             self.shell,
@@ -114,7 +115,10 @@ class PaneCommand:
         self._write("run", script)
         self._await("reading", is_stopped)
         self._has_pipe = True
-        self._tmux.run("pipe-pane", "-O", "-t", self._pane, f"exec cat > {quote(self._folder + '/out')}")
+        self._tmux.run(
+            *("set-option", "-p", "-t", self._pane, _OWNER, self._tag.text, ";"),
+            *("pipe-pane", "-O", "-t", self._pane, f"exec cat > {quote(self._folder + '/out')}"),
+        )
         with self._lock:
             if is_stopped():
                 raise StoppedTypingError
@@ -125,6 +129,7 @@ class PaneCommand:
             self._is_sent = False
             raise
         self._await("pid", is_stopped)
+        self._tree = Tree(int(self.end_words.get("pid") or 0), self._tag)  # knows when its leader was born
 
     def abandon(self) -> None:
         """Have `send` stop before it sends the line, if it has not yet."""
@@ -149,6 +154,16 @@ class PaneCommand:
         """Return nothing: whatever it serves, it serves to everybody."""
         return ()
 
+    def lost(self) -> str:
+        """Return why nobody knows how the command ended, "" when that is known."""
+        words = self.end_words
+        if words.get("gone") is None or words.get("end") is not None:
+            return ""
+        name = self._connection.address.name
+        if self._connection.is_there(self._pane):
+            return f"the pipe of the pane {name} was ended"
+        return f"the pane of {name} was closed"
+
     def restore_changes(self) -> None:
         """Make sure that nothing of a command that did not end by itself runs. Blocks."""
         with self._lock:
@@ -158,10 +173,11 @@ class PaneCommand:
             words = self.end_words
             with suppress(TmuxError):
                 if self._is_sent and words.get("end") is None and words.get("interrupted") is None:
-                    self._interrupt(words)
+                    self._interrupt(has_pipe=words.get("gone") is None)
             with suppress(TmuxError):
                 if self._has_pipe and words.get("gone") is None:
-                    self._tmux.run("pipe-pane", "-t", self._pane)
+                    owner = ("set-option", "-p", "-u", "-t", self._pane, _OWNER)
+                    self._tmux.run("pipe-pane", "-t", self._pane, ";", *owner)
 
     def lost(self) -> str:
         """Return why nobody knows how the command ended, "" when that is known."""
@@ -187,6 +203,23 @@ class PaneCommand:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
+    def _await_free_pipe(self, is_stopped: Callable[[], bool]) -> None:
+        """Wait a moment for the pipe of a command that just ended, and end that of a buddy that was killed;
+        leave the pipe of anybody else alone."""
+        deadline = time.monotonic() + FREE_PIPE_S
+        while self._tmux.look(self._pane).state.is_piped:
+            owner = self._tmux.run("show-options", "-p", "-q", "-v", "-t", self._pane, _OWNER).strip()
+            if owner and not owner_runs(owner):
+                self._tmux.run("pipe-pane", "-t", self._pane)
+            if is_stopped():
+                raise StoppedTypingError
+            if time.monotonic() >= deadline:
+                raise ToolError(
+                    "the output of the pane already goes to another program (pipe-pane), perhaps another "
+                    "buddy; nothing was typed. It ends with: tmux pipe-pane"
+                )
+            time.sleep(POLL_S)
+
     def _await(self, word: str, is_stopped: Callable[[], bool]) -> None:
         """Wait until the reader says a word. Raises `ToolError`."""
         deadline = time.monotonic() + READY_LIMIT_S
@@ -199,27 +232,31 @@ class PaneCommand:
                 )
             time.sleep(POLL_S)
 
-    def _interrupt(self, words: ScriptReport) -> None:
+    def _interrupt(self, *, has_pipe: bool) -> None:
         """End the command: C-c, then TERM and KILL to everything it started; the shell stays."""
-        pid = words.get("pid")
-        is_there = self._connection.is_there(self._pane)
-        if is_there and words.get("gone") is not None:
+        tree, is_there = self._tree, self._connection.is_there(self._pane)
+        if is_there and not has_pipe:
             return  # somebody ended the pipe of the pane, which says nothing about the command
         if is_there:
             self._tmux.paste(self._pane, "\x03")
-        if pid is None or not pid.isdigit():
+        if tree is None or (is_there and _is_quiet(tree, INTERRUPT_S)):
             return
-        tree = Tree(int(pid), self._tag)
-        if is_there and _is_quiet(tree, INTERRUPT_S):
-            return
-        tree.terminate()
+        _signal(tree, tree.terminate)
         if not _is_quiet(tree, TERMINATE_S):
             deadline = time.monotonic() + KILL_S
-            while tree.kill() and time.monotonic() < deadline:
+            while _signal(tree, tree.kill) and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             self.survivors = tuple(process.pid for process in tree.living())
         if is_there:
             self._tmux.run("send-keys", "-R", "-t", self._pane)  # a killed editor leaves its screen behind
+
+
+def _signal(tree: Tree, send: Callable[[], list[ProcessInfo]]) -> list[ProcessInfo]:
+    """Send signals to a command. Its shell is no child of buddy: once it has ended, its number can be that of
+    another group."""
+    if tree.leader is None or is_same(tree.leader) is None:
+        tree.leader_reaped = True
+    return send()
 
 
 def _is_quiet(tree: Tree, limit_s: float) -> bool:

@@ -21,8 +21,8 @@ class PaneConnection:
 
     def __init__(self, address: PaneAddress, tmux: Tmux, folder: str) -> None:
         self.address, self.tmux, self.folder = address, tmux, folder
-        self.prompts: dict[str, str] = {}
-        """The line at which something was typed into a pane last: an empty prompt."""
+        self.prompts: dict[str, tuple[int, str]] = {}
+        """The cursor's column and line when something was typed into a pane last: an empty prompt."""
         self.typing = threading.Lock()
         """Held from the look at a prompt to the command's begin: two tasks must not find the same prompt."""
         self._made: set[str] = set()

@@ -75,7 +75,7 @@ class PaneTypist:
         if self._is_cancelled():
             self._tmux.paste(self._pane, ERASE * len(line))
             raise StoppedTypingError
-        self._connection.prompts[self._pane] = before.left_of_cursor()
+        self._connection.prompts[self._pane] = (before.state.column, before.cursor_line)
         self._tmux.paste(self._pane, "\r")
 
     def _look(self) -> PaneView:
@@ -113,24 +113,31 @@ class PaneTypist:
             self._pause()
 
     def _is_empty(self, view: PaneView) -> bool:
-        left = view.left_of_cursor()
-        if left == self._connection.prompts.get(self._pane):
+        if (view.state.column, view.cursor_line) == self._connection.prompts.get(self._pane):
             return True
         if not is_raw(view.state.tty):  # a shell without a line editor: arrows would be typed
-            return left.rstrip().endswith(_SIGNS)
+            return view.left_of_cursor().rstrip().endswith(_SIGNS)
         # An arrow moves the cursor only over text.
         return not self._moves(view, LEFT, RIGHT) and not self._moves(view, RIGHT, LEFT)
 
     def _moves(self, view: PaneView, key: str, back: str) -> bool:
+        """Tell whether a key moves the cursor, and move it back."""
         self._tmux.paste(self._pane, key)
-        at = (view.state.column, view.state.row)
-        deadline = time.monotonic() + MOVE_LIMIT_S
+        if not self._awaits_cursor(view, is_there=False, limit_s=MOVE_LIMIT_S):
+            return False
+        self._tmux.paste(self._pane, back)
+        # Seen before it is back, one character left of it would look like an empty line.
+        self._awaits_cursor(view, is_there=True, limit_s=ECHO_LIMIT_S)
+        return True
+
+    def _awaits_cursor(self, view: PaneView, *, is_there: bool, limit_s: float) -> bool:
+        """Wait until the cursor is where it was, or is not; tell whether that came true in time."""
+        deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             now = self._look().state
-            if (now.column, now.row) != at:
-                self._tmux.paste(self._pane, back)
+            if ((now.column, now.row) == (view.state.column, view.state.row)) == is_there:
                 return True
-            self._pause()
+            time.sleep(POLL_S)
         return False
 
     def _shows(self, before: PaneView, line: str) -> bool:

@@ -31,9 +31,9 @@ class CommandInPane:
     def note(self) -> str:
         """Return what the model has to know about its end. Raises `ToolError` where nobody knows how it
         ended."""
-        words = self._command.end_words
-        if words.get("gone") is not None and words.get("end") is None:
-            raise ToolError(self._explain_loss())
+        words, exit_ = self._command.end_words, self.child.exit
+        if exit_ is not None and exit_.lost:
+            raise ToolError(self._explain_loss(exit_.lost))
         notes = [f"{self._command.shell} ran it"] if self._command.shell != "bash" else []
         if words.get("interrupted") is not None:
             notes.append("it was interrupted in the pane")
@@ -43,15 +43,11 @@ class CommandInPane:
             notes.append(f"processes {', '.join(map(str, self._command.survivors))} could not be ended")
         return "; ".join(notes)
 
-    def _explain_loss(self) -> str:
-        name = self._connection.address.name
-        said = f"Its output so far:\n{self.child.log.text()}"
-        if self._connection.is_there(self._pane):
-            return (
-                f"somebody ended the pipe of the pane {name} (pipe-pane): how the command ended is not "
-                f"known, and it may still run; capture_pane shows it. {said}"
-            )
-        return f"the pane of {name} was closed: how the command ended is not known. {said}"
+    def _explain_loss(self, reason: str) -> str:
+        is_there = self._connection.is_there(self._pane)
+        still = ", and it may still run; capture_pane shows it" if is_there else ""
+        said = self.child.log.text()
+        return f"{reason}: how the command ended is not known{still}. Its output so far:\n{said}"
 
 
 class PaneShell:

@@ -59,12 +59,15 @@ class PaneView(msgspec.Struct, frozen=True):
     state: PaneState
     lines: tuple[str, ...]
 
+    @property
+    def cursor_line(self) -> str:
+        """Return the line the cursor is in."""
+        return self.lines[self.state.row] if self.state.row < len(self.lines) else ""
+
     def left_of_cursor(self) -> str:
         """Return the text of the cursor's line up to the cursor."""
-        row = self.state.row
-        line = self.lines[row] if row < len(self.lines) else ""
         # Cells are characters as long as they are ASCII; anything else only makes texts differ.
-        return line[: self.state.column].ljust(self.state.column)
+        return self.cursor_line[: self.state.column].ljust(self.state.column)
 
 
 class Tmux:

@@ -117,6 +117,24 @@ async def test_what_a_person_has_typed_is_kept_and_nothing_runs(server: PaneServ
         assert (await running).startswith("after\n")
 
 
+@pytest.mark.parametrize("keys", [("x",), ("ls", "C-a"), ("echo a b", "Left", "Left")], ids=str)
+@pytest.mark.parametrize("shell", [BASH, ("zsh", "-f"), ("fish", "--no-config")], ids=lambda words: words[0])
+async def test_any_text_on_the_line_is_seen_wherever_the_cursor_is(
+    server: PaneServer, tmp_path: Path, shell: tuple[str, ...], keys: tuple[str, ...]
+) -> None:
+    server.open(*shell)
+    async with in_pane(server, tmp_path) as session:
+        await run(session, "true")
+        server.type(*keys)
+        await asyncio.to_thread(server.until, lambda: keys[0] in server.screen().splitlines()[-1])
+        running = asyncio.ensure_future(run(session, "touch made"))
+        await asyncio.sleep(1.5)
+        assert not running.done()
+        assert not (tmp_path / "work/made").exists()
+        server.type("C-e", "C-u")
+        assert "[exit code 0" in await running
+
+
 async def test_a_command_waits_until_the_person_has_sent_their_line(
     server: PaneServer, tmp_path: Path
 ) -> None:
