@@ -62,6 +62,7 @@ class PaneCommand:
         self._has_pipe = self._is_sent = self._is_settled = False
         self._is_abandoned = threading.Event()
         self._tree: Tree | None = None
+        self._loss = ""
         self.shell = ""
         self.survivors: tuple[int, ...] = ()
 
@@ -154,16 +155,6 @@ class PaneCommand:
         """Return nothing: whatever it serves, it serves to everybody."""
         return ()
 
-    def lost(self) -> str:
-        """Return why nobody knows how the command ended, "" when that is known."""
-        words = self.end_words
-        if words.get("gone") is None or words.get("end") is not None:
-            return ""
-        name = self._connection.address.name
-        if self._connection.is_there(self._pane):
-            return f"the pipe of the pane {name} was ended"
-        return f"the pane of {name} was closed"
-
     def restore_changes(self) -> None:
         """Make sure that nothing of a command that did not end by itself runs. Blocks."""
         with self._lock:
@@ -178,12 +169,16 @@ class PaneCommand:
                 if self._has_pipe and words.get("gone") is None:
                     owner = ("set-option", "-p", "-u", "-t", self._pane, _OWNER)
                     self._tmux.run("pipe-pane", "-t", self._pane, ";", *owner)
+            if words.get("gone") is not None and words.get("end") is None:
+                name = self._connection.address.name
+                is_there = self._connection.is_there(self._pane)
+                self._loss = f"the {'pipe of the ' if is_there else ''}pane of {name} was closed"
+            if self._own_window:
+                self._connection.close_window(self._pane)
 
     def lost(self) -> str:
-        """Return why nobody knows how the command ended, "" when that is known."""
-        words = self.end_words
-        is_lost = words.get("gone") is not None and words.get("end") is None
-        return f"its pane of {self._connection.address.name} was closed or let go" if is_lost else ""
+        """Return why nobody knows how the command ended, "" when that is known; after `restore_changes`."""
+        return self._loss
 
     def finish(self) -> None:
         """Let go of what is held for it."""
@@ -192,7 +187,7 @@ class PaneCommand:
             self._said.close()
             if self._folder:
                 shutil.rmtree(self._folder, ignore_errors=True)
-            if self._own_window:
+            if self._own_window and not self._is_settled:
                 self._connection.close_window(self._pane)
 
     # -- internals

@@ -38,6 +38,7 @@ class TerminalText:
 
     def __init__(self) -> None:
         self._held: bytes = b""
+        self._is_in_line = False
 
     def feed(self, data: bytes) -> bytes:
         """Return the text of the next piece; a sequence or line end that is not whole yet is held back."""
@@ -64,10 +65,16 @@ class TerminalText:
             data = _SEQUENCE.sub(b"", data)
         data = re.sub(rb"\r+\n", b"\n", data)
         if b"\r" in data:
-            data = _OVERWRITTEN.sub(b"", data)
+            data = _OVERWRITTEN.sub(self._overwrite, data)
         if b"\x08" in data:
             data = _ERASED.sub(b"", data)
+        if data:
+            self._is_in_line = not data.endswith(b"\n")
         return data
+
+    def _overwrite(self, found: re.Match[bytes]) -> bytes:
+        """Drop what was overwritten; what was passed on before can only be marked as such."""
+        return b"\r" if self._is_in_line and found.start() == 0 else b""
 
 
 class CommandOutput:
