@@ -43,9 +43,9 @@ class RemoteCommand:
     def __init__(self, connection: TargetConnection, folder: str, command: str) -> None:
         self._connection = connection
         self._tag = new_tag().text
+        self._script = run_script(self._tag, folder, command)
         self._stderr = BoundedReader(f"buddy:{self._tag} ")
         self._verified = ""
-        self._script = run_script(self._tag, folder, command)
         self._writing = -1
         self._lock = threading.RLock()
         self._end: RemoteEnd | None = None

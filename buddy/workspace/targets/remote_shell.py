@@ -1,4 +1,4 @@
-"""The commands of one ssh target."""
+"""The commands of one target on another machine or in a container."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def _wait_for_begin(remote: RemoteCommand, child: Child) -> None:
     def is_waiting() -> bool:
         return not remote.has_begun() and child.exit is None and time.monotonic() < deadline
 
-    while is_waiting():  # noqa: ASYNC110 - the other side writes it into a file of ours
+    while is_waiting():  # noqa: ASYNC110 - a thread reads what the other side says
         await asyncio.sleep(POLL_S)
 
 

@@ -146,7 +146,7 @@ class ShellFileClient:
         self._ask(f"begin {word}")
         for at in range(0, len(data), CHUNK_BYTES):
             text = base64.encodebytes(data[at : at + CHUNK_BYTES]).decode()
-            self._ask(f"base64 -d >>{word} <<'{self._mark}'\n{text}{self._mark}")
+            self._ask(f"base64 -d >>{word}", stdin=f"<<'{self._mark}'\n{text}{self._mark}")
         own = f"{owner[0]}:{owner[1]}" if owner is not None else ""
         self._ask(f"finish {word} {len(data)} {mode:o} '{own}'")
 
@@ -187,10 +187,10 @@ class ShellFileClient:
         match = _FREE().search(_decode(self._ask(f"df -Pk -- {_word(path)}")))
         return int(match[1]) * 1024 if match is not None else None
 
-    def _ask(self, command: str, *, max_bytes: int = MAX_WORDS_BYTES) -> bytes:
-        """Run a command and return its output. Raises `OSError` for one that fails."""
-        here = "" if "<<" in command else " </dev/null"
-        request = f"{{ {command}\n}}{here} 2>&1; printf '\\n%s %s\\n' {self._mark} $?\n"
+    def _ask(self, command: str, *, stdin: str = "</dev/null", max_bytes: int = MAX_WORDS_BYTES) -> bytes:
+        """Run a command and return its output. `stdin` redirects its input, which is never that of the shell:
+        the next request comes there. Raises `OSError` for one that fails."""
+        request = f"{{ {command} {stdin}\n}} 2>&1; printf '\\n%s %s\\n' {self._mark} $?\n"
         self._pipes.send(request.encode("utf-8", "surrogateescape"))
         answer = self._pipes.until(f"\n{self._mark} ".encode(), max_bytes)
         if answer is None:
