@@ -6,8 +6,6 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.formatting import format_count
 from buddy.app.browser import has_browser, open_in_browser
 from buddy.app.mcp import SessionServer, SessionServers
-from buddy.extend.mcp.instructions import quote_instructions
-from buddy.extend.mcp.logins import host_of
 from buddy.extend.mcp.names import server_part
 from buddy.extend.mcp.records import LoginFailedError, LoginPage
 from buddy.repl.commands.registry import CommandError, command
@@ -135,6 +133,8 @@ async def _log_in(context: Context, servers: SessionServers, server: SessionServ
 
 
 async def _log_out(context: Context, servers: SessionServers, name: str) -> None:
+    from buddy.extend.mcp.logins import host_of  # here: a start without servers need not pay for it
+
     try:
         addresses = await servers.log_out(name)
     except LoginFailedError as error:
@@ -210,4 +210,6 @@ def _details(context: Context, servers: SessionServers, server: SessionServer) -
 
 
 def _instructions(heading: str, words: str) -> list[str]:
+    from buddy.extend.mcp.instructions import quote_instructions  # here: only where a server says something
+
     return [f"  {heading}", *quote_instructions(words, "  | ").split("\n")]
