@@ -159,11 +159,11 @@ def verdict_of_exit(hook: Hook, code: int | None, output: str, errors: str) -> H
 
 def note_blocked(hook: Hook, verdict: HookVerdict, blocked: Blocked) -> HookVerdict:
     """Add a warning that names what the sandbox refused a command that failed."""
-    refused = (*blocked.hosts, *blocked.paths, *blocked.addresses)
-    if not refused:
+    if not blocked:
         return verdict
-    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-    words = f"the sandbox blocked {refused[0]}{more}; a rule can open it for your own hooks (/help hooks)"
+    first, *others = (*blocked.hosts, *blocked.paths, *blocked.addresses)
+    more = f" and {len(others)} more" if others else ""
+    words = f"the sandbox blocked {first}{more}; a rule can open it for your own hooks (/help hooks)"
     return msgspec.structs.replace(verdict, messages=(*verdict.messages, _warning(hook, words)))
 
 

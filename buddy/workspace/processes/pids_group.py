@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from buddy.agent.lazy_regex import pattern
 from buddy.workspace.processes.process_tree import is_process, read_process
 
+_TRIED = 1_000_000
 _NAME = pattern(r"buddy-(\d+)-(\d+)")
 
 
@@ -94,6 +95,35 @@ def _remove_left(parent: str) -> None:
 def pids_group() -> PidsGroup:
     """Return the group for a session: only root with control groups of version 1 gets a working one."""
     return PidsGroup(own_folder() if os.geteuid() == 0 else "")
+
+
+def is_bounded(groups: str = "/proc/self/cgroup", mounted: str = "/sys/fs/cgroup") -> bool:
+    """Tell whether the processes of this user's commands are bounded: root's only by control groups."""
+    if os.geteuid() != 0:
+        return True
+    group = pids_group()
+    try:
+        return group.limit(_TRIED) is not None or has_limit_above(groups, mounted)
+    finally:
+        group.close()
+
+
+def has_limit_above(groups: str, mounted: str) -> bool:
+    """Tell whether a control group of version 2 around this process has a limit."""
+    try:
+        with open(groups, encoding="utf-8", errors="surrogateescape") as file:
+            own: str = next((path for names, path in _groups(file) if names == [""]), "")
+    except OSError:
+        return False
+    place: str = own.strip("/")
+    while True:
+        limit = os.path.join(mounted, place, "pids.max")
+        with contextlib.suppress(OSError, ValueError), open(limit, encoding="ascii") as file:
+            int(file.read())  # or it is not there, or "max"
+            return True
+        if not place:
+            return False
+        place = os.path.dirname(place)
 
 
 def own_folder(groups: str = "/proc/self/cgroup", mounts: str = "/proc/self/mountinfo") -> str:

@@ -4,9 +4,19 @@ Each command is started by a thread of its own that carries a reporting filter (
 command inherits it, and every system call it reports waits until buddy has noted it and let it continue, or
 refused it: names that do not exist cannot be protected by a mount. The record and its refusals are not the
 barrier: a program can change an argument after it was read, and the barriers (mounts, namespaces, Landlock)
-judge by themselves. Two things have no other barrier: modes and times under Landlock, and sockets that got
-their names after a command began. Internet sockets under Landlock are always refused, by their number.
-100,000 noted calls cost a command about three seconds.
+judge by themselves. Internet sockets under Landlock are always refused, by their number. 100,000 noted calls
+cost a command about three seconds.
+
+Two things have no other barrier: sockets that got their names after a command began, and, under Landlock, the
+metadata of files (modes, owners, times, attributes), for which Landlock has no right. There a race remains: a
+call that is let through is carried out by the kernel, which reads the path, or looks up the descriptor, a
+second time. A second thread that changes the path meanwhile, or puts another file in the descriptor's place,
+or a folder that is exchanged for a link, has the kernel change the metadata of another file of the user. What
+files hold stays out of its reach: Landlock judges every opening of a file by itself, whatever its mode. A
+filter cannot close this as it sees pointers only, and refusing these calls would end tar, cp -p, pip and
+npm. It could be closed by changing the metadata here, on a descriptor that was opened and judged (`O_PATH`,
+then `/proc/self/fd`), and answering the call without letting it continue; for root, each of these calls would
+have to be judged as the kernel judges a process without capabilities.
 
 Linux 5.5 and newer; elsewhere there is no record, and nothing is claimed.
 """

@@ -11,6 +11,7 @@ from collections.abc import Generator
 import msgspec
 
 from buddy.workspace.processes.launch import trusted_program
+from buddy.workspace.processes.pids_group import is_bounded
 from buddy.workspace.sandbox import landlock_exec
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
@@ -51,6 +52,15 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 def probe() -> ProbeResult:
     """Try the levels, best first. Blocks for some ten milliseconds; call it in a thread."""
+    found = _probe_level()
+    if sys.platform != "linux" or is_bounded():
+        return found
+    return msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, processes_unbounded=True)
+    )
+
+
+def _probe_level() -> ProbeResult:
     if sys.platform == "darwin":
         return _probe_seatbelt()
     machine = architecture()

@@ -31,14 +31,21 @@ _GAPS: dict[Level, tuple[str, ...]] = {
 OWN_TMP = "/tmp is the sandbox's own: what commands put there is not in yours"  # noqa: S108 - a sentence
 _SIGNALS = "commands can end your other programs: this kernel's Landlock does not keep signals in"
 
+_PROCESSES = (
+    "a command of root can start processes until the machine has no ids left: there is no control group "
+    "to limit them"
+)
+
 
 class SandboxStatus(msgspec.Struct, frozen=True):
     """The level in force. `reason` tells why it is not a higher one, "" for the best; `signals_reach_out`
-    means that commands can end the user's other programs."""
+    means that commands can end the user's other programs, `processes_unbounded` that they can start as
+    many as the machine has ids for."""
 
     level: Level
     reason: str = ""
     signals_reach_out: bool = False
+    processes_unbounded: bool = False
 
     @property
     def name(self) -> str:
@@ -48,7 +55,11 @@ class SandboxStatus(msgspec.Struct, frozen=True):
     @property
     def gaps(self) -> tuple[str, ...]:
         """Return the gaps in its protection, one sentence each."""
-        return (*_GAPS[self.level], *((_SIGNALS,) if self.signals_reach_out else ()))
+        return (
+            *_GAPS[self.level],
+            *((_SIGNALS,) if self.signals_reach_out else ()),
+            *((_PROCESSES,) if self.processes_unbounded else ()),
+        )
 
     @property
     def is_missing(self) -> bool:

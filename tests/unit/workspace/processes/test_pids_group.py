@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buddy.workspace.processes.limits import machine_processes, shared_processes
-from buddy.workspace.processes.pids_group import PidsGroup, own_folder
+from buddy.workspace.processes.pids_group import PidsGroup, has_limit_above, is_bounded, own_folder
 from buddy.workspace.processes.process_tree import read_process
 from tests.capabilities import requires
 from tests.support.sandbox_machine import LOOKS, sandbox_machine
@@ -138,3 +138,31 @@ def test_the_ids_of_the_machine_bound_the_processes_of_everybody(tmp_path: Path)
     assert shared_processes(400) == 400 * 3 // 4 - 64
     assert shared_processes(100) == 75 - 18
     assert shared_processes(1) == 1
+
+
+@requires("process groups")
+def test_root_is_bounded_where_groups_can_be_made() -> None:
+    assert is_bounded()
+    assert not Path(own_folder(), group_name()).exists()
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "bounded"),
+    [
+        ("0::/user.slice/user-0.slice\n", {"user.slice": "max", "user.slice/user-0.slice": "10813"}, True),
+        ("0::/user.slice/user-0.slice\n", {"user.slice": "500"}, True),
+        ("0::/user.slice/user-0.slice\n", {"user.slice": "max", "other.slice": "5"}, False),
+        ("0::/\n", {".": "512"}, True),
+        ("0::/\n", {}, False),
+        ("8:pids:/x\n", {"x": "5"}, False),
+        ("", {}, False),
+    ],
+)
+def test_limits_of_groups_above_are_found(
+    tmp_path: Path, groups: str, limits: dict[str, str], bounded: bool
+) -> None:
+    (tmp_path / "groups").write_text(groups)
+    for place, limit in limits.items():
+        (tmp_path / "cgroup" / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cgroup" / place / "pids.max").write_text(f"{limit}\n")
+    assert has_limit_above(str(tmp_path / "groups"), str(tmp_path / "cgroup")) is bounded
