@@ -90,6 +90,8 @@ def _bubblewrap_refused(program: str, machine: Architecture) -> str:
     """Return why bubblewrap cannot be used, "" when a trial worked."""
     found = os.stat(program)
     if found.st_uid != 0 or found.st_mode & 0o022:
+        if found.st_uid == _unknown_user():
+            return f"bubblewrap does not work here: the owner of {program} has no id in this user namespace"
         return f"{program} does not belong to root alone"
     with _trial_profile() as profile, _bytes(refusals(machine, isolated=True)) as seccomp:
         argv = bubblewrap_argv(
@@ -104,6 +106,16 @@ def _bubblewrap_refused(program: str, machine: Architecture) -> str:
         return ""
     inside = " (this is a container: it needs user namespaces)" if _in_container() else ""
     return f"bubblewrap does not work here: {refused}{inside}"
+
+
+def _unknown_user() -> int:
+    """Return the id that stands for users without one in this user namespace, as root in an ordinary user's
+    container."""
+    try:
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return -1
 
 
 def _landlock_refused(machine: Architecture) -> str:
