@@ -23,7 +23,7 @@ from buddy.workspace.targets.pane_connection import PaneConnection
 from buddy.workspace.targets.pane_prompt import BUSY_LIMIT_S, START_LIMIT_S, PaneTypist, StoppedTypingError
 from buddy.workspace.targets.pane_script import command_script, typed_line
 from buddy.workspace.targets.supervisor import ScriptReport, quote, read_report
-from buddy.workspace.targets.tmux import TmuxError
+from buddy.workspace.targets.tmux import TmuxError, plain_format
 
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pane_reader.py")
 INTERRUPT_S = 1.0
@@ -55,6 +55,8 @@ class PaneCommand:
         self._own_window = own_window
         self._scratch, self._variables = scratch, variables
         self._tag: Tag = new_tag()
+        # The command knows its tag; with that of the marks it could end before its end.
+        self._mark_tag = new_tag().text
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - until `finish`
         self._folder = ""
         self._lock = threading.RLock()
@@ -73,7 +75,7 @@ class PaneCommand:
             self._folder = tempfile.mkdtemp(prefix="buddy-", dir=self._scratch)
             pipe = os.path.join(self._folder, "out")
             os.mkfifo(pipe, 0o600)
-            argv = (sys.executable, "-I", "-S", READER, pipe, self._tag.text)
+            argv = (sys.executable, "-I", "-S", READER, pipe, self._mark_tag)
             request = CommandRequest(argv, "/", task_id, limited=False)
             return children.start(request, errors=self._said.fileno(), remote=self)
         except OSError as error:
@@ -107,7 +109,7 @@ class PaneCommand:
         self._write("command", f"{command}\n")
         script = command_script(
             self.shell,
-            tag=self._tag.text,
+            tag=self._mark_tag,
             title=command,
             folder=folder,
             command=os.path.join(self._folder, "command"),
@@ -116,9 +118,10 @@ class PaneCommand:
         self._write("run", script)
         self._await("reading", is_stopped)
         self._has_pipe = True
+        to_reader = plain_format(f"exec cat > {quote(self._folder + '/out')}").replace("%", "%%")
         self._tmux.run(
             *("set-option", "-p", "-t", self._pane, _OWNER, self._tag.text, ";"),
-            *("pipe-pane", "-O", "-t", self._pane, f"exec cat > {quote(self._folder + '/out')}"),
+            *("pipe-pane", "-O", "-t", self._pane, to_reader),
         )
         with self._lock:
             if is_stopped():
@@ -142,7 +145,7 @@ class PaneCommand:
         with self._lock:
             if not self._said.closed:
                 data = os.pread(self._said.fileno(), MAX_SAID_BYTES, 0)
-                self._report = read_report(data.decode("utf-8", "replace"), self._tag.text)
+                self._report = read_report(data.decode("utf-8", "replace"), self._mark_tag)
             return self._report
 
     # -- what a `Child` asks of whoever confines it

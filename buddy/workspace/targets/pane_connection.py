@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.targets.pane_address import PaneAddress
-from buddy.workspace.targets.tmux import PaneView, Tmux, TmuxError
+from buddy.workspace.targets.tmux import PaneView, Tmux, TmuxError, plain_format
 from buddy.workspace.targets.transport import ConnectionState, TargetError
 
 OLDEST = (3, 0)
@@ -93,7 +93,7 @@ class PaneConnection:
     def new_window(self) -> str:
         """Open a window behind the others; return the id of its pane. Raises `ToolError`."""
         target = self.address.session_target
-        place = ("-t", target, "-c", self.folder, "-n", "buddy-job")
+        place = ("-t", target, "-c", plain_format(self.folder), "-n", "buddy-job")
         pane = self.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", *place).strip()
         self._made.add(pane)
         return pane
@@ -118,7 +118,8 @@ class PaneConnection:
             size = [("-x", str(address.width))] if address.width else []
             size += [("-y", str(address.height))] if address.height else []
             cells = [word for pair in size for word in pair]
-            self.tmux.run("new-session", "-d", "-s", address.session_name, "-c", self.folder, *cells)
+            place = ("-s", address.session_name, "-c", plain_format(self.folder))
+            self.tmux.run("new-session", "-d", *place, *cells)
         pane = self._choose()
         if is_new:
             self._made.add(pane)

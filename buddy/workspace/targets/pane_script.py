@@ -20,15 +20,16 @@ SHELLS = frozenset({*POSIX_SHELLS, "fish"})
 MAX_TITLE_CHARS = 120
 _PLAIN = pattern(r"[A-Za-z0-9_./-]+")
 
-_POSIX = r"""printf '%s\n' {title}
+_POSIX = r"""\command printf '%s\n' {title}
 (
-export {variables}
-trap 'exit 130' INT
-sh -c 'printf "\033]{mark};%s;begin;%s\007" {tag} "$PPID"'
-\cd {folder} && . {command}
+\export {variables}
+\trap 'exit 130' INT
+\command sh -c 'printf "\033]{mark};%s;begin;%s\007" {tag} "$PPID"' && \cd {folder} && \. {command}
 )
-printf '\033]{mark};%s;end;%s\007' {tag} "$?"
+\command printf '\033]{mark};%s;end;%s\007' {tag} "$?"
 """
+# Neither an alias nor a function of the person may take the place of what brings the marks; without the first
+# one nothing runs.
 # A shell whose subshell dies of C-c gives up the rest of this file, and with it the mark of the end: so the
 # subshell exits instead.
 
@@ -43,7 +44,8 @@ def command_script(
     shell: str, *, tag: str, title: str, folder: str, command: str, variables: Mapping[str, str]
 ) -> str:
     """Return the text for a shell. `command` is the path of the file with the command, `variables` are set
-    for it alone; `title` is what a person reads above its output."""
+    for it alone; `title` is what a person reads above its output; `tag` is for the marks, and none of the
+    variables may give it away to the command."""
     is_fish = shell == "fish"
     quoted = quote_for_fish if is_fish else quote
     return (_FISH if is_fish else _POSIX).format(

@@ -140,6 +140,12 @@ class Tmux:
         )
 
 
+def plain_format(text: str) -> str:
+    """Return text that tmux takes for a format, as one that means just this text: `#(…)` in the name of a
+    folder would run as a command."""
+    return text.replace("#", "##")
+
+
 def _state_of(line: str) -> PaneState:
     words = line.split("|", 13)
     if len(words) < 14 or not words[1].isdigit():
