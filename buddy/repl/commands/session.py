@@ -65,6 +65,9 @@ async def _list(context: Context) -> None:
     context.screen.hint("/session resume ID switches to one")
     for _what, where in _worktrees(context):
         context.screen.print(NoteBlock("hint", f"this session also works in the worktree {where}"))
+    tasks = context.board.tasks.values()
+    for shown in dict.fromkeys(task.workspace.target_shown for task in tasks if task.workspace.target):
+        context.screen.print(NoteBlock("hint", f"this session also works on {visible(shown)}"))
 
 
 def _row(summary: SessionSummary, *, here: bool) -> tuple[str, ...]:

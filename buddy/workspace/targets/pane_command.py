@@ -20,7 +20,13 @@ from buddy.workspace.processes.process_info import ProcessInfo
 from buddy.workspace.processes.process_tree import Tag, is_same, new_tag, owner_runs
 from buddy.workspace.processes.termination import Tree
 from buddy.workspace.targets.pane_connection import PaneConnection
-from buddy.workspace.targets.pane_prompt import BUSY_LIMIT_S, START_LIMIT_S, PaneTypist, StoppedTypingError
+from buddy.workspace.targets.pane_prompt import (
+    BUSY_LIMIT_S,
+    START_LIMIT_S,
+    PaneTypist,
+    StoppedTypingError,
+    waiting_shell,
+)
 from buddy.workspace.targets.pane_script import command_script, typed_line
 from buddy.workspace.targets.supervisor import ScriptReport, quote, read_report
 from buddy.workspace.targets.tmux import TmuxError, plain_format
@@ -28,6 +34,7 @@ from buddy.workspace.targets.tmux import TmuxError, plain_format
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pane_reader.py")
 INTERRUPT_S = 1.0
 """The time a command has to end after C-c."""
+SETTLE_S = 0.05
 TERMINATE_S = 0.5
 KILL_S = 3.0
 READY_LIMIT_S = 10.0
@@ -232,14 +239,17 @@ class PaneCommand:
 
     def _interrupt(self, *, has_pipe: bool) -> None:
         """End the command: C-c, then TERM and KILL to everything it started; the shell stays."""
-        tree, is_there = self._tree, self._connection.is_there(self._pane)
+        is_there = self._connection.is_there(self._pane)
         if is_there and not has_pipe:
             return  # somebody ended the pipe of the pane, which says nothing about the command
+        # Cancelled before its shell was known: then what it started is known by the tag alone.
+        tree = self._tree or Tree(0, self._tag)
         if is_there:
             self._tmux.paste(self._pane, "\x03")
-        if tree is None or (is_there and _is_quiet(tree, INTERRUPT_S)):
+            if self._is_over(tree, INTERRUPT_S):
+                return
+        if not _signal(tree, tree.terminate) and _is_quiet(tree, SETTLE_S):
             return
-        _signal(tree, tree.terminate)
         if not _is_quiet(tree, TERMINATE_S):
             deadline = time.monotonic() + KILL_S
             while _signal(tree, tree.kill) and time.monotonic() < deadline:
@@ -247,6 +257,20 @@ class PaneCommand:
             self.survivors = tuple(process.pid for process in tree.living())
         if is_there:
             self._tmux.run("send-keys", "-R", "-t", self._pane)  # a killed editor leaves its screen behind
+
+    def _is_over(self, tree: Tree, limit_s: float) -> bool:
+        """Wait until nothing of the command runs and the shell waits again, at two looks: what was born just
+        before the first carries the tag at the second."""
+        deadline = time.monotonic() + limit_s
+        quiet_looks = 0
+        while quiet_looks < 2:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(SETTLE_S)
+            tree.living()
+            is_quiet = tree.is_quiet and bool(waiting_shell(self._tmux.look(self._pane)))
+            quiet_looks = quiet_looks + 1 if is_quiet else 0
+        return True
 
 
 def _signal(tree: Tree, send: Callable[[], list[ProcessInfo]]) -> list[ProcessInfo]:

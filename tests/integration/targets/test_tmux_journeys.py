@@ -141,6 +141,7 @@ async def test_the_target_is_listed_with_the_line_to_attach_with(server: PaneSer
             await repl.said("/target", f"tmux -S {server.socket} attach -t box", "not connected")
             await repl.said("/target box", "task 1 works on box (tmux -S")
             await repl.said("/target", "* box", "connected")
+            await repl.said("/session", f"also works on box (tmux -S {server.socket} attach -t box)")
             await repl.turn("write: a.txt")
             await repl.said("/undo", "a.txt")
             await repl.said("!!echo from here", "from here")
