@@ -72,6 +72,7 @@ class Options(msgspec.Struct, frozen=True):
     all: bool = False
     force: bool = False
     yes: bool = False
+    wide: bool = False
     help: bool = False
     version: bool = False
 

@@ -75,6 +75,7 @@ OPTIONS = (
     ("--debug", "", f"{_WORK} acp serve", "write a log and print its path; show crashes in detail"),
     ("-p --print", "", "init import new", "show what would be written, write nothing"),
     ("-y --yes", "", "import new", "write without asking"),
+    ("--wide", "", "import", "take over rules, too, that allow more than their words say"),
     ("--force", "", "init", "replace the file; a copy and your models are kept"),
     ("--all", "", "sessions", "include runs of exec and sessions without an answer"),
     ("--output-format", "FORMAT", "exec", "text, json, stream-json, sse or codex-json; --json is json"),

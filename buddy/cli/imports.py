@@ -93,9 +93,13 @@ def _import_settings(
         return OK
     toml = options.config or os.path.join(launch.where.config, "buddy.toml")
     servers = os.path.join(launch.where.config, USER_FILE)
+    for findings in found if options.wide else ():
+        findings.take_wide()
     new = _find_additions(found, loaded, _servers_in(_read_json(servers), servers))
     for findings in found:
         _print_findings(findings, new, launch.where.home)
+    if not options.wide and any(findings.wide for findings in found):
+        sys.stdout.write("buddy import --wide takes the wide rules, too\n")
     if new.present:
         sys.stdout.write(f"{format_count(new.present, 'setting')} already here\n")
     sys.stdout.write(f"{READ_IN_PLACE}\n")
@@ -173,7 +177,12 @@ def _print_findings(findings: Findings, new: Additions, home: str) -> None:
         visible(path.replace(home, "~", 1) if path.startswith(home) else path) for path in findings.files
     )
     lines = [f"{findings.program} ({files})" if files else findings.program]
-    lines += [f"  rule: {_rule_line(rule)}" for rule in findings.rules if rule in new.rules]
+    meanings = [(one.rule, f" (wide: {one.meaning})") for one in findings.wide]
+    lines += [
+        f"  rule: {_rule_line(rule)}{next((said for wide, said in meanings if wide == rule), '')}"
+        for rule in findings.rules
+        if rule in new.rules
+    ]
     lines += [
         f"  model: {visible(model.name)} = {visible(', '.join(model.table.values()))}"
         for model in findings.models
@@ -185,6 +194,11 @@ def _print_findings(findings: Findings, new: Additions, home: str) -> None:
             needs = f"; set {', '.join(server.variables)} in the environment" if server.variables else ""
             what = one_line(words.strip() or str(server.entry.get("url", "")), 200)
             lines.append(f"  MCP server: {visible(server.name)} ({what}){visible(needs)}")
+    lines += [
+        f"  left out: {_rule_line(one.rule)} (wide: {one.meaning})"
+        for one in findings.wide
+        if one.rule not in findings.rules
+    ]
     lines += [f"  left out: {one.what} ({one.why})" for one in findings.left_out]
     sys.stdout.write("\n".join(lines) + "\n")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
-from buddy.extend.imports.breadth import reason_too_wide
+from buddy.extend.imports.breadth import reason_too_wide, wide_meaning
 from buddy.extend.imports.keys import (
     NAME,
     as_reference,
@@ -64,12 +64,21 @@ class ModelEntry(msgspec.Struct, frozen=True):
     table: dict[str, str]
 
 
+class WideRule(msgspec.Struct, frozen=True):
+    """A rule that allows more than its words say, and what."""
+
+    rule: Rule
+    meaning: str
+
+
 class Findings(msgspec.Struct):
-    """The settings of one program. `files` are those that were read."""
+    """The settings of one program. `files` are those that were read; `wide` are rules that are taken only
+    where somebody asks for them."""
 
     program: str
     files: list[str] = []
     rules: list[Rule] = []
+    wide: list[WideRule] = []
     servers: list[ServerEntry] = []
     models: list[ModelEntry] = []
     left_out: list[LeftOut] = []
@@ -107,8 +116,16 @@ class Findings(msgspec.Struct):
         else:
             why = f"imported from {self.program}"
             taken = msgspec.structs.replace(rule, why=why, source="", project=project, origin="user")
-            if taken not in self.rules:
+            meaning = wide_meaning(rule) if allows else ""
+            if meaning:
+                wide = WideRule(msgspec.structs.replace(taken, why=f"{why}; {meaning}"), meaning)
+                self.wide.extend(() if wide in self.wide else (wide,))
+            elif taken not in self.rules:
                 self.rules.append(taken)
+
+    def take_wide(self) -> None:
+        """Take the wide rules, too."""
+        self.rules.extend(one.rule for one in self.wide)
 
     def add_server(self, name: str, entry: Table) -> None:
         """Take an MCP server; secrets in it become references to variables."""

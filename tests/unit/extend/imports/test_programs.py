@@ -113,13 +113,88 @@ def test_an_allowing_rule_that_lets_anything_follow_is_left_out(place: Place, en
     [
         *("Edit(src/**)", "Edit(*.py)", "Read(//etc/hosts)", "WebFetch(domain:*.example.com)"),
         *("WebFetch(domain:127.0.0.1)", "Bash(bash run.sh:*)", "Bash(python -m pytest:*)"),
-        *("Bash(sudo -u me psql:*)", "Bash(time make:*)", "Bash(npx prettier:*)", "Bash(env)"),
-        *("Bash(timeout 30 make:*)", "Bash(python -u run.py:*)"),
+        *("Bash(sudo -u me ls:*)", "Bash(time make test:*)", "Bash(npx prettier:*)", "Bash(env)"),
+        *("Bash(timeout 30 make test:*)", "Bash(python -u run.py:*)"),
     ],
 )
 def test_an_allowing_rule_with_a_limit_is_taken(place: Place, entry: str) -> None:
     write(home(place) / ".claude/settings.json", {"permissions": {"allow": [entry]}})
     assert len(read_claude(place).rules) == 1
+
+
+WIDE = (
+    *(
+        "git:*",
+        "git -C x:*",
+        "git -c:*",
+        "/usr/bin/git:*",
+        "find:*",
+        "find . -name:*",
+        "sed -n:*",
+        "tar -tf:*",
+    ),
+    *(
+        "uv run:*",
+        "uv run python:*",
+        "uv run --with x:*",
+        "poetry run bash:*",
+        "uv run find:*",
+        "make:*",
+        "make -j:*",
+    ),
+    *("docker run alpine:*", "kubectl exec pod:*", "ssh host:*", "npm:*", "npm exec:*", "pip install:*"),
+    *("python -m pip install:*", "npm install:*", "cat:*", "head -5:*", "grep -r:*", "rm -rf:*", "tee:*"),
+    *("curl -s:*", "wget:*", "gh api:*", "aws:*", "sudo rm:*", "timeout 5 git:*", "time make:*", "vim:*"),
+)
+
+
+@pytest.mark.parametrize("command", WIDE)
+def test_ATTACK_8_6_a_rule_that_allows_more_than_its_words_say_is_taken_only_when_asked_for(
+    place: Place, command: str
+) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [f"Bash({command})"]}})
+    findings = read_claude(place)
+
+    assert findings.rules == findings.left_out == []
+    assert [bool(one.meaning) for one in findings.wide] == [True]
+    findings.take_wide()
+    assert findings.rules == [findings.wide[0].rule]
+    assert findings.wide[0].meaning in findings.rules[0].why
+    for decision in ("ask", "deny"):
+        write(home(place) / ".claude/settings.json", {"permissions": {decision: [f"Bash({command})"]}})
+        assert len(read_claude(place).rules) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("git log:*", "git commit -m:*", "git status", "find . -name x", "uv run pytest:*", "uv sync:*"),
+        *(
+            "poetry run ruff check:*",
+            "make test:*",
+            "npm run:*",
+            "npm test:*",
+            "docker ps:*",
+            "cat README.md",
+        ),
+        *(
+            "kubectl get:*",
+            "cargo test:*",
+            "go test:*",
+            "pytest:*",
+            "ls:*",
+            "rm build",
+            "aws s3 ls:*",
+            "gh pr:*",
+        ),
+    ],
+)
+def test_a_rule_that_means_what_it_says_is_taken(place: Place, command: str) -> None:
+    write(home(place) / ".claude/settings.json", {"permissions": {"allow": [f"Bash({command})"]}})
+    findings = read_claude(place)
+
+    assert len(findings.rules) == 1
+    assert findings.wide == []
 
 
 @pytest.mark.parametrize(
@@ -142,14 +217,20 @@ def test_a_server_with_a_limit_of_its_tools_is_left_out(place: Place, limit: dic
 def test_a_project_gives_rules_for_itself_and_its_allowing_ones_wait_for_trust(place: Place) -> None:
     write(
         Path(place.root) / ".claude/settings.json",
-        {"permissions": {"allow": ["Bash(make:*)"], "deny": ["Bash(sudo:*)"]}, "model": "claude-opus-4-5"},
+        {
+            "permissions": {"allow": ["Bash(make test:*)"], "deny": ["Bash(sudo:*)"]},
+            "model": "claude-opus-4-5",
+        },
     )
     waiting = read_claude(place)
     assert rules(waiting) == [f"deny shell: sudo *, in {place.root}"]
-    assert left_out(waiting) == ["allow shell: make *"]
+    assert left_out(waiting) == ["allow shell: make test *"]
     assert waiting.models == []
     trusted = read_claude(Place(place.environment, place.root, is_trusted=True))
-    assert rules(trusted) == [f"allow shell: make *, in {place.root}", f"deny shell: sudo *, in {place.root}"]
+    assert rules(trusted) == [
+        f"allow shell: make test *, in {place.root}",
+        f"deny shell: sudo *, in {place.root}",
+    ]
 
 
 def test_the_home_folder_as_project_is_read_once(tmp_path: Path) -> None:
@@ -159,14 +240,14 @@ def test_the_home_folder_as_project_is_read_once(tmp_path: Path) -> None:
 
 
 def test_servers_and_allowed_tools_of_claude_codes_own_file(place: Place) -> None:
-    local = {"allowedTools": ["Bash(make:*)"], "mcpServers": {"local": {"command": "here"}}}
+    local = {"allowedTools": ["Bash(make test:*)"], "mcpServers": {"local": {"command": "here"}}}
     servers = {"github": {"type": "http", "url": "https://api.example.org/mcp"}}
     write(home(place) / ".claude.json", {"mcpServers": servers, "projects": {place.root: local}})
     findings = read_claude(place)
     assert {one.name: one.entry for one in findings.servers} == servers
     assert left_out(findings) == ["MCP server local"]
     assert "buddy mcp add-json -s local" in findings.left_out[0].why
-    assert rules(findings) == [f"allow shell: make *, in {place.root}"]
+    assert rules(findings) == [f"allow shell: make test *, in {place.root}"]
 
 
 @pytest.mark.parametrize(
