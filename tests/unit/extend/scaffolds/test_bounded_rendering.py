@@ -1,0 +1,63 @@
+"""Templates that would run or grow without end, and those that only look so."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from buddy.extend.scaffolds.bounded_rendering import RenderingError, render
+
+KNOWN = {"name": "shop", "parts": ["a", "b"]}
+NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{NESTED}{{% endfor %}}{{% endfor %}}", "does not come to an end"),
+        (f"{NESTED}x{{% endfor %}}{{% endfor %}}", "does not come to an end"),
+        (f"{NESTED}{{{{ loop.index }}}}{{% endfor %}}{{% endfor %}}", "does not come to an end"),
+        (f"{{% set t %}}{NESTED}{{% endfor %}}{{% endfor %}}{{% endset %}}", "does not come to an end"),
+        (f"{{% if false %}}{{% endif %}}{NESTED}{{% set c = b %}}{{% endfor %}}{{% endfor %}}", "end"),
+        ("{{ 'a' | slice(999999999) | list }}", "too large"),
+        ("{{ 'a' | batch(999999999, 'x') | list | length }}", "too large"),
+        ("{{ 'a' | center(width=999999999) }}", "too large"),
+        ("{{ 'a'.ljust(999999999) }}", "too large"),
+        ("{% for a in range(99999) %}{{ 'x' * 9999 }}{% endfor %}", "is longer than"),
+        ("{{ 'x' * 9999999999 }}", "too large"),
+        ("{{ 9999999999 * 'x' }}", "too large"),
+        ("{{ [0] * 9999999999 }}", "too large"),
+        ("{{ range(99999) | list * 99999 }}", "too large"),
+        ("{{ 9 ** 9999999 }}", "too large"),
+        ("{{ (9 ** 9999) * (9 ** 99999) }}", "too large"),
+        ("{{ '%999999999d' % 1 }}", "too large"),
+        ("{{ '%*d' % (999999999, 1) }}", "too large"),
+        ("{{ range(999999999) }}", "too large"),
+        ("{% macro m(x) %}{{ m(x) }}{{ m(x) }}{% endmacro %}{{ m(1) }}", "recursion"),
+        ("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}", "end"),
+        ("{% for a in parts recursive %}{{ loop(parts) }}{% endfor %}", "recursion"),
+    ],
+)
+def test_ATTACK7_rendering_without_end_is_an_error(text: str, why: str) -> None:
+    before = sys.gettrace()
+
+    with pytest.raises(RenderingError, match=why):
+        render(text, KNOWN)
+
+    assert sys.gettrace() is before
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("{{ name }}", "shop"),
+        ("{% for p in parts %}{{ p }}{% endfor %}", "ab"),
+        ("{{ '=' * (name | length) }}", "===="),
+        ("{{ '%s-%5d' % (name, 7) }}", "shop-    7"),
+        ("{{ 6 * 7 }} {{ 2 ** 10 }} {{ 7 % 4 }} {{ 1.5 * 2 }}", "42 1024 3 3.0"),
+        ("{% for n in range(1000) %}{% if n == 999 %}{{ n }}{% endif %}{% endfor %}", "999"),
+    ],
+)
+def test_ordinary_templates_are_rendered(text: str, rendered: str) -> None:
+    assert render(text, KNOWN) == rendered
