@@ -121,7 +121,19 @@ def decode_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(given) - set(properties))
     if unknown and schema.get("additionalProperties") is False:
         raise ArgumentsError(f"unknown argument {unknown[0][:80]!r}; expected {_expected(schema)}")
-    return {name: _fit(value, properties.get(name)) for name, value in given.items()}
+    fitted = {name: _fit(value, properties.get(name)) for name, value in given.items()}
+    if not _is_text(fitted):
+        raise ArgumentsError("the arguments hold half a character (a lone surrogate), which no text does")
+    return fitted
+
+
+def _is_text(values: dict[str, Any]) -> bool:
+    """Tell whether values hold no lone surrogates, which cannot be sent."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _fit(value: object, schema: object) -> object:

@@ -88,6 +88,10 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a predicate for relative paths: a pattern without a slash matches the name in any folder, one
     with a slash ("./*.py" too) the whole path. Raises `ToolError` for a pattern that cannot match
     anything."""
+    try:
+        os.fsencode(pattern)
+    except UnicodeEncodeError as error:
+        raise ToolError("the pattern holds half a character (a lone surrogate), which is not text") from error
     regexes: list[re.Pattern[str]] = []
     for brace in braces(pattern):
         text = brace.removeprefix("./").removeprefix("/")
