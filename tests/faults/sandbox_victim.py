@@ -123,7 +123,8 @@ def kill_rounds(
                     for line in kill_after(folder, after, level)
                 ]
             asyncio.run(_open_once(folder))
-            left = sorted(os.listdir(folder / "tmp"))
+            # Python itself may leave the file by which it tries a temporary folder.
+            left = sorted(name for name in os.listdir(folder / "tmp") if "buddy" in name)
     finally:
         adopt_orphans(wanted=False)
     return survivors, left
