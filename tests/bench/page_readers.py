@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -139,6 +140,10 @@ async def measure(options: argparse.Namespace, url: str) -> dict[str, Any]:
         "lost": options.tasks * options.readers - whole,
         "resets": sum(len(reader.others) for reader in readers),
         "cpu_s": round(used.user + used.system - cpu.user - cpu.system, 1),
+        "cpu_us_per_record": round(
+            (used.user + used.system - cpu.user - cpu.system) * 1e6 / max(1, len(delays) / options.readers)
+        ),
+        "load": round(os.getloadavg()[0], 1),
         "memory_mb": [round(before_mb), round(after_mb)],
     }
 

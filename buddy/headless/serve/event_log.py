@@ -1,16 +1,23 @@
 """The numbered records of a served session: each is encoded once, and any number of readers follow them.
 
 A reader is a position, so a slow one costs no memory. The newest records are kept up to a limit of bytes; a
-reader that asks for older ones is told to load the session again.
+reader that asks for older ones is told to load the session again. Readers that are up to date are live: they
+are handed the same bytes in one go, without waking a task for each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
+from collections.abc import Callable
 
 MAX_KEPT_BYTES = 4_000_000
 """Some ten minutes of ten streaming tasks, so that a phone can lose its network for a while."""
+
+
+LivePush = Callable[[bytes], bool]
+"""Hands records to a reader at once; False where its connection has not taken what it got before."""
 
 
 class LogReader:
@@ -21,6 +28,26 @@ class LogReader:
         self._log = log
         self.position = position
         self.wake = asyncio.Event()
+        self._push: LivePush | None = None
+
+    def go_live(self, push: LivePush) -> None:
+        """Be handed new records by `push` until it refuses some. The reader has all records now."""
+        assert self.position == self._log.newest
+        self._push = push
+
+    def hand_over(self, chunks: dict[int, bytes]) -> None:
+        """Take the new records, or wake up for them. `chunks` are texts by the position they follow, shared
+        by all readers."""
+        if self._push is not None and self.position == self._log.newest:
+            return
+        if self._push is not None and not self.is_behind:
+            if self.position not in chunks:
+                chunks[self.position] = b"".join(self._log.after(self.position, sys.maxsize))
+            if self._push(chunks[self.position]):
+                self.position = self._log.newest
+                return
+        self._push = None
+        self.wake.set()
 
     @property
     def is_behind(self) -> bool:
@@ -80,14 +107,17 @@ class EventLog:
             self._drop_oldest()
 
     def announce(self) -> None:
-        """Wake every reader."""
+        """Hand new records to live readers, and wake the others."""
+        chunks: dict[int, bytes] = {}
         for reader in self.readers:
-            reader.wake.set()
+            reader.hand_over(chunks)
 
     def close(self) -> None:
         """End the log: readers get the rest and are done."""
-        self.is_closed = True
         self.announce()
+        self.is_closed = True
+        for reader in self.readers:
+            reader.wake.set()
 
     def follow(self, last_id: str) -> LogReader | None:
         """Return a reader that continues after the record with this id, or begins now for "". None for an id

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from buddy.agent.events import Notice, TextDelta
+from buddy.headless.formats import parse_sse_event
 from buddy.headless.serve.event_stream import MAX_READERS, PageLimits
 from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
 from buddy.tools.ask_user import Option, Question
@@ -243,6 +244,20 @@ async def test_a_hundred_readers_get_the_same(tmp_path: Path) -> None:
         for reader in readers:
             await reader.__aexit__(None, None, None)
         await until(lambda: not page.log.readers)
+
+
+async def test_a_client_of_http_1_0_gets_records_without_chunks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as page:
+        stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        head = ("GET /events HTTP/1.0", f"Host: 127.0.0.1:{page.port}", f"Authorization: Bearer {page.token}")
+        writer.write("\r\n".join((*head, "", "")).encode())
+        await stream.readuntil(b"retry: 1000\n\n")
+        for text in ("one", "two"):
+            page.session.board.hub.emit(1, Notice("info", text))
+            record = await stream.readuntil(b"\n\n")
+            assert record.startswith(b"id: ")
+            assert parse_sse_event(record.decode()).data["event"]["text"] == text
+        writer.close()
 
 
 async def test_one_reader_too_many_is_refused(tmp_path: Path) -> None:

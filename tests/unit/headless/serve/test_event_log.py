@@ -117,3 +117,75 @@ def test_announcing_and_closing_wake_readers() -> None:
     assert log.is_closed
     reader.close()
     assert log.readers == set()
+
+
+class _Connection:
+    """A connection that takes so many chunks."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.chunks: list[bytes] = []
+
+    def push(self, chunk: bytes) -> bool:
+        assert chunk, "an empty chunk ends a body of HTTP"
+        if len(self.chunks) == self.room:
+            return False
+        self.chunks.append(chunk)
+        return True
+
+
+def test_live_readers_are_handed_the_same_bytes_and_not_woken() -> None:
+    log = _log(3)
+    readers, connections = [log.follow("") for _ in range(3)], [_Connection(9) for _ in range(3)]
+    for reader, connection in zip(readers, connections, strict=True):
+        assert reader is not None
+        reader.go_live(connection.push)
+    for _ in range(2):
+        log.append("number", b'{"n":4}')
+        log.append("number", b'{"n":5}')
+        log.announce()
+        log.announce()  # nothing new
+    assert [len(connection.chunks) for connection in connections] == [2, 2, 2]
+    assert len({id(connection.chunks[0]) for connection in connections}) == 1
+    assert _numbers(b"".join(connections[0].chunks)) == [4, 5, 4, 5]
+    assert not any(reader.wake.is_set() for reader in readers if reader is not None)
+    assert all(reader.take(1_000) == b"" for reader in readers if reader is not None)
+    log.close()
+    assert all(reader.wake.is_set() for reader in readers if reader is not None)
+
+
+def test_a_live_reader_whose_connection_is_full_goes_on_by_itself() -> None:
+    log = _log(1)
+    reader, connection = log.follow(""), _Connection(1)
+    assert reader is not None
+    reader.go_live(connection.push)
+    for number in (2, 3, 4):
+        log.append("number", b'{"n":%d}' % number)
+        log.announce()
+    assert _numbers(b"".join(connection.chunks)) == [2]
+    assert reader.wake.is_set()
+    assert _numbers(reader.take(1_000)) == [3, 4]
+
+
+def test_a_live_reader_that_is_behind_after_one_frame_is_told() -> None:
+    log = _log(1, max_bytes=1_000)
+    reader, connection = log.follow(""), _Connection(9)
+    assert reader is not None
+    reader.go_live(connection.push)
+    for _ in range(100):
+        log.append("number", b'{"n":7}')
+    log.announce()
+    assert connection.chunks == []
+    assert reader.wake.is_set()
+    assert reader.is_behind
+
+
+def test_the_rest_reaches_live_readers_when_the_log_closes() -> None:
+    log = _log(1)
+    reader, connection = log.follow(""), _Connection(9)
+    assert reader is not None
+    reader.go_live(connection.push)
+    log.append("number", b'{"n":2}')
+    log.close()
+    assert _numbers(b"".join(connection.chunks)) == [2]
+    assert reader.position == log.newest
