@@ -32,6 +32,11 @@ class LitellmPictures:
             litellm = await self._library.module()
         except LitellmUnavailableError as error:
             raise ProviderError("bad_request", str(error)) from error
+        # The library reads an answer whole before anything of it is seen here, so a picture is bounded only
+        # then. A client that stops while reading can't be given to it: `client` is another class for each
+        # provider (OpenAI's, Azure's, its own handler; Gemini and Vertex pick by route), and the session that
+        # all of them share is a global of the process, which the conversations of this lane use, too. Orders
+        # go to the provider that the person chose, within `total_s`.
         key, owner = await key_for_request(self._key), provider_of(model)
         arguments = self._arguments(model, order, key)
         try:
