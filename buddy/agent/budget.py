@@ -322,14 +322,14 @@ class TokenMeter:
         ledgers = self._ledgers()
         # First without waiting: one that fits into no budget is refused at once.
         reached = next(filter(None, (ledger.check(usd, tokens) for ledger in ledgers)), None)
+        is_reserved = False
         try:
             for ledger in ledgers:
                 reached = reached or await ledger.reserve(owner, usd, tokens, heard)
-        except BaseException:
-            self._release(owner)
-            raise
-        if reached is not None:
-            self._release(owner)
+            is_reserved = reached is None
+        finally:
+            if not is_reserved:  # refused, or cancelled while it waited for one of them
+                self._release(owner)
         return reached
 
     def _release(self, owner: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Sequence
 
 from buddy.agent.formatting import format_count
@@ -22,6 +21,8 @@ def keep_pictures(session_folder: str, pictures: Sequence[bytes], cost: str) -> 
     paid = f"{format_count(len(pictures), 'picture')} already paid for ({cost})"
     kept = _write_all(session_folder, pictures)
     if not kept:
+        import tempfile  # needed for such pictures only
+
         with contextlib.suppress(OSError):
             kept = _write_all(tempfile.mkdtemp(prefix="buddy-pictures-"), pictures)
     if not kept:
