@@ -88,8 +88,10 @@ def _remove_left(parent: str) -> None:
     """Remove the empty groups of processes that are gone."""
     for name in os.listdir(parent):
         if (found := _NAME().fullmatch(name)) and not is_process(int(found[1]), int(found[2])):
+            group = os.path.join(parent, name)
             with contextlib.suppress(OSError):  # its commands still run
-                os.rmdir(os.path.join(parent, name))
+                _remove_left(group)  # of a session that one of its commands started
+                os.rmdir(group)
 
 
 def pids_group() -> PidsGroup:

@@ -69,7 +69,7 @@ def test_groups_of_processes_that_are_gone_are_removed() -> None:
     parent = own_folder()
     left = Path(parent, "buddy-4194305-1")
     other = Path(parent, "buddy-other")
-    for folder in (left, other):
+    for folder in (left, left / "buddy-4194306-1", other):
         folder.mkdir()
     try:
         group = PidsGroup(parent)
