@@ -30,9 +30,16 @@ _RUNNERS = frozenset(
     }
 )
 """Programs that run code, plug-ins or settings with code of the folder they are started in."""
-_INTERPRETERS = pattern(r"(?:python|pypy|ruby|node|nodejs|perl|php|lua|bash|sh|zsh|dash|ksh|fish)[\d.]*")
+_INTERPRETERS = pattern(
+    r"(?:python|pypy|ruby|node|nodejs|perl|php|lua|bash|sh|zsh|dash|ksh|fish|java|Rscript|tclsh|julia|elixir"
+    r"|groovy|pwsh)[\d.]*"
+)
 _TAKES_CODE = frozenset({"-m", "-c", "-e", "-s", "-", "-r", "--eval", "--require", "--import"})
 """Options with which an interpreter reads code of the folder it is started in, or code from elsewhere."""
+_ASKS_ABOUT_ITSELF = frozenset({"-V", "-v", "--version", "--help"})
+_HERE = pattern(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
+_HOME = pattern(r"\$HOME\b|\$\{HOME\}")
+_SOURCED = pattern(r"(?:^|[\n;|&({]|\b(?:then|do|else)\b)\s*\.\s+['\"]?([^\s'\";|&()]+)")
 _WORD = pattern(r"[^\s'\"`;|&()<>{}=,]+")
 _QUOTED = pattern(r"'[^']*'|\"[^\"]*\"")
 _RUNS_TEXT = pattern(r"(?:^|[\s;|&(/])(?:(?:ba|z|da|k|fi)?sh|eval|watch|parallel|su|script|tmux)\s")
@@ -42,15 +49,36 @@ def runs_project_code(command: str, folders: tuple[str, ...]) -> bool:
     """Tell whether a shell command may run code that lies in one of these folders."""
     if "CLAUDE_PROJECT_DIR" in command:
         return True
+    command = _HERE().sub(lambda _name: folders[0], command)
+    command = _HOME().sub(lambda _name: os.path.expanduser("~"), command)
     if any(_is_program_in(word, folders) for word in _WORD().findall(command)):
         return True
     words = _WORD().findall(command if _RUNS_TEXT().search(command) else _without_sentences(command))
     names = [os.path.basename(word) for word in words]
     if not _RUNNERS.isdisjoint(names):
         return True
-    if not any(_INTERPRETERS().fullmatch(name) for name in names):
+    sourced = _SOURCED().search(command)
+    if sourced and not _lies_elsewhere(sourced[1], folders):
+        return True
+    rests = [words[place + 1 :] for place, name in enumerate(names) if _INTERPRETERS().fullmatch(name)]
+    if not rests:
         return False
-    return not _TAKES_CODE.isdisjoint(_options(words))
+    return not _TAKES_CODE.isdisjoint(_options(words)) or any(_starts_script(rest, folders) for rest in rests)
+
+
+def _starts_script(rest: list[str], folders: tuple[str, ...]) -> bool:
+    """Tell whether an interpreter may take a script of the project: from a path that is not for certain
+    somewhere else, or, without a path, from a pipe. `rest` are the words behind it."""
+    script = next((word for word in rest if not word.startswith("-")), "")
+    if not script:
+        return _ASKS_ABOUT_ITSELF.isdisjoint(rest)
+    return not _lies_elsewhere(script, folders)
+
+
+def _lies_elsewhere(word: str, folders: tuple[str, ...]) -> bool:
+    """Tell whether a word is a whole path outside of the project: a relative one may follow a `cd`."""
+    path = os.path.expanduser(word)
+    return os.path.isabs(path) and not _is_program_in(word, folders)
 
 
 def _without_sentences(command: str) -> str:
@@ -72,6 +100,6 @@ def _is_program_in(word: str, folders: tuple[str, ...]) -> bool:
     if "/" not in word:
         return False
     real = [
-        os.path.realpath(path) for folder in folders if os.path.exists(path := os.path.join(folder, word))
+        os.path.realpath(path) for folder in folders if os.path.exists(path := os.path.join(folder, os.path.expanduser(word)))
     ]
     return any(path.startswith(folder.rstrip("/") + "/") for path in real for folder in folders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ RUN_IT = [
         "${CLAUDE_PROJECT_DIR}/x",
         ". tools/check.sh",
     ),
+    *("python3 check.py", "node lint.js", "bash fmt.sh", "perl -w x.pl", "python3 -u -- check.py"),
+    *("cd tools && python3 check.py", "cat check.py | python3", "python3 < check.py", ". env.sh"),
+    *('"$PWD/tools/check.sh"', "${PWD}/tools/check.sh", "$(pwd)/tools/check.sh", "timeout 5 sh x.sh"),
+    *("if true; then . env.sh; fi", "python3 ~/.claude/a.py; python3 b.py", "java -jar x.jar", "python3 $F"),
 ]
 DO_NOT = [
     "notify-send 'buddy' 'the next task is to make tests'",
@@ -48,6 +53,12 @@ DO_NOT = [
     "python3 ~/.claude/hooks/notify.py",
     "/opt/tools/notify.sh",
     "bash ~/.claude/hooks/notify.sh",
+    "python3 -u ~/.claude/hooks/notify.py --quiet .",
+    "python3 $HOME/.claude/hooks/notify.py",
+    '"${HOME}/bin/notify"',
+    ". ~/.profile; notify-send done",
+    "python3 --version >> ~/log.txt || true",
+    "find . -newer ~/mark >> ~/log.txt",
     "afplay /System/Library/Sounds/Glass.aiff",
     "curl -s -d 'done' https://ntfy.example/topic",
     "ruff format $(jq -r .tool_input.file_path)",
@@ -81,3 +92,11 @@ def test_it_runs_none(command: str, folders: tuple[str, ...]) -> None:
 def test_a_program_of_the_project_is_known_by_its_whole_path(folders: tuple[str, ...]) -> None:
     assert runs_project_code(f"{folders[0]}/tools/check.sh", folders)
     assert not runs_project_code(f"{folders[0]}-other/tools/check.sh", folders)
+
+
+def test_a_path_from_the_home_folder_may_lie_in_the_project(
+    folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", os.path.dirname(folders[0]))
+    for command in ("~/repo/tools/check.sh", "$HOME/repo/tools/check.sh", "python3 ~/repo/tools/check.py"):
+        assert runs_project_code(command, folders)
