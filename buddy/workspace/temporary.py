@@ -1,7 +1,7 @@
 """Private folders in the system's temporary folder, which a later run removes if their owner was killed.
 
 A folder is locked (`flock`) while its owner lives; the kernel releases the lock with the process. It gets its
-name only after it was locked: an unlocked folder with such a name has no owner any more. One without its
+name only after it was locked and marked: an unlocked folder with both has no owner any more. One without its
 name yet, which begins with a dot, is empty, and its maker makes another one if it is removed. Neither age nor
 process ids are judged: processes of a container share the folder, but not the ids.
 """
@@ -12,6 +12,7 @@ import contextlib
 import errno
 import itertools
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +31,9 @@ MAX_ENTRIES = 100_000
 _BATCH = 1_000
 _NAME = pattern(r"\.?buddy-[a-z]+\.[A-Za-z0-9_]{8}")
 _TRIES = 100
+_MARKED = stat.S_ISVTX | 0o700
+"""Mode of a named folder: the sticky bit, which means nothing in a private folder, tells it from one that a
+person made with a like name (`mktemp -d /tmp/buddy-notes.XXXXXXXX`)."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -72,6 +76,7 @@ def _make_locked(new: str) -> tuple[str, int]:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
             return new, lock  # a file system without locks: no sweep can lock it either
+        os.fchmod(lock, _MARKED)
         named = os.path.join(os.path.dirname(new), os.path.basename(new)[1:])
         os.rename(new, named)
         return named, lock
@@ -129,10 +134,11 @@ def _remove_if_abandoned(parent: str, name: str, budget: _Budget) -> bool:
         return False  # another user's, or removed meanwhile
     try:
         status = os.fstat(folder)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        mode, is_named = stat.S_IMODE(status.st_mode), not name.startswith(".")
+        if status.st_uid != os.geteuid() or mode & 0o077 or (is_named and mode != _MARKED):
             return False
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not name.startswith("."):
+        if is_named:
             _empty(folder, budget)
         if os.path.samestat(status, os.lstat(path)):
             os.rmdir(path)

@@ -96,6 +96,14 @@ def test_what_is_not_known_to_be_abandoned_stays(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_folder_that_a_person_made_with_such_a_name_stays(tmp_path: Path) -> None:
+    own = tmp_path / "buddy-notes.AbCd1234"  # as mktemp -d makes it
+    own.mkdir(mode=0o700)
+    (own / "notes").write_text("x")
+    assert remove_abandoned(parent=str(tmp_path)) == 0
+    assert (own / "notes").read_text() == "x"
+
+
 def test_an_empty_folder_whose_maker_was_killed_before_naming_it_goes(tmp_path: Path) -> None:
     (tmp_path / ".buddy-test.abcdefgh").mkdir(mode=0o700)
     assert remove_abandoned(parent=str(tmp_path)) == 1
