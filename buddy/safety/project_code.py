@@ -100,6 +100,8 @@ def _is_program_in(word: str, folders: tuple[str, ...]) -> bool:
     if "/" not in word:
         return False
     real = [
-        os.path.realpath(path) for folder in folders if os.path.exists(path := os.path.join(folder, os.path.expanduser(word)))
+        os.path.realpath(path)
+        for folder in folders
+        if os.path.exists(path := os.path.join(folder, os.path.expanduser(word)))
     ]
     return any(path.startswith(folder.rstrip("/") + "/") for path in real for folder in folders)

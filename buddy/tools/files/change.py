@@ -23,7 +23,7 @@ from buddy.workspace.files.access import DiskFiles, FileAccess
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.content import decode
-from buddy.workspace.files.editor_buffers import EditorFiles, editor_buffers
+from buddy.workspace.files.editor_buffers import EditorFiles, UncertainWriteError, editor_buffers
 from buddy.workspace.files.line_diff import Comparison, Unified, compare, unify
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
@@ -172,10 +172,15 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
         )
     done: list[FileChange] = []
     files = file_access(ctx, log.disk)
-    with on_failure(_take_all_back, files, done, log, entry):
+    uncertain: list[FileChange] = []
+    with on_failure(_take_all_back, files, done, uncertain, log, entry):
         for item, versions in zip(changes, entry.files, strict=True):
-            with explain_errors(f"write {item.located.shown}"):
-                _write(ctx.service(FileViews), item, versions, files)
+            try:
+                with explain_errors(f"write {item.located.shown}"):
+                    _write(ctx.service(FileViews), item, versions, files)
+            except UncertainWriteError:
+                uncertain.append(item)
+                raise
             done.append(item)
 
 
@@ -191,10 +196,17 @@ def _write(views: FileViews, item: FileChange, versions: FileVersions, files: Fi
     views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
 
 
-def _take_all_back(files: FileAccess, done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
-    """Take back all changes of a failed call; keep the undo entry when a file could not be restored."""
+def _take_all_back(
+    files: FileAccess,
+    done: Sequence[FileChange],
+    uncertain: Sequence[FileChange],
+    log: UndoLog,
+    entry: UndoEntry,
+) -> None:
+    """Take back all changes of a failed call; keep the undo entry when a file could not be restored, or when
+    one may have been written."""
     undone = [_take_back(item, files) for item in reversed(done)]
-    if all(undone):
+    if all(undone) and not uncertain:
         log.drop(entry)
 
 

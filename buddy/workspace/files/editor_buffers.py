@@ -48,6 +48,10 @@ class NotInEditorError(ToolError):
     """The editor answered a request with an error."""
 
 
+class UncertainWriteError(ToolError):
+    """The editor was given a text, and what became of it can't be told."""
+
+
 class EditorBuffers:
     """The files of one editor, and those of them that are known to be unsaved. `folders` are as the editor
     named them; it knows paths by these names."""
@@ -176,8 +180,7 @@ class EditorFiles:
         with folder_of(new.real, create=new.was is None):  # also refuses links that were put on the way
             if new.was is not None and not new.read_only_too and _is_read_only(new.real):
                 raise PermissionError(errno.EACCES, "the file is read-only", new.real)
-        self._buffers.client.write(self._buffers.path_of(new.real), content.raw)
-        self._settle(located, before, content.text)
+        self._write(located, before, content)
         if new.mode is not None:
             _set_mode(new.real, new.mode)
         saved = self._disk.load(located)
@@ -187,14 +190,27 @@ class EditorFiles:
         """Tell whether the old content is one an editor shows: not a picture that becomes text."""
         return was is None or (decode(was.data) is not None and len(was.data) <= MAX_BUFFER_BYTES)
 
-    def _settle(self, located: Located, before: LoadedFile | None, wanted: str) -> None:
-        """Look at what became of a write. Raises `ToolError` when it left everything as it was."""
-        now = self.load(located)
+    def _write(self, located: Located, before: LoadedFile | None, wanted: Content) -> None:
+        """Have the editor write, and look at what became of it, whatever it says. Raises `ToolError` when
+        everything is as it was, `UncertainWriteError` when that can't be told."""
+        refusal: ToolError | None = None
+        try:
+            self._buffers.client.write(self._buffers.path_of(located.real), wanted.raw)
+        except ToolError as error:
+            refusal = error
+        try:
+            now = self.load(located)
+        except (ToolError, OSError) as error:
+            raise UncertainWriteError(
+                f"the editor was given the new text of {located.shown}, and whether it took it can't be told "
+                f"({refusal or 'it does not show the file'}): read the file before anything else. An undo "
+                "takes the text back"
+            ) from error
         content = None if now is None else decode(now.data)
-        if content is not None and content.text == wanted:
+        if content is not None and content.text == wanted.text:
             return
         if (now and now.digest) == (before and before.digest):
-            raise ToolError(
+            raise refusal or ToolError(
                 f"the editor says that it wrote {located.shown}, but neither it nor the disk has the new "
                 "text; nothing was changed"
             )

@@ -271,3 +271,45 @@ async def test_an_editor_that_formats_what_it_saves_is_believed_and_told_about(t
         await it.prompt()
         assert it.disk() == "x = 1\ny = 3\n# formatted\n"
         assert "read it again before" in it.results()[-1]
+
+
+class Forgetful(FileEditor):
+    """Writes, and shows the file no more until it is asked again after the turn."""
+
+    blind = False
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **options: Any) -> Any:
+        answer = await super().write_text_file(session_id, path, content, **options)
+        self.blind = True
+        return answer
+
+    async def read_text_file(self, session_id: str, path: str, **options: Any) -> Any:
+        if self.blind:
+            raise RequestError(-32603, "busy")
+        return await super().read_text_file(session_id, path, **options)
+
+
+async def test_a_write_that_can_not_be_looked_at_can_be_undone(tmp_path: Path) -> None:
+    editor = Forgetful("once")
+    async with scene(tmp_path, [READ, EDIT, DONE], editor) as it:
+        await it.prompt()
+        assert it.disk() == SAVED.replace("y = 2", "y = 3")
+        assert "can't be told" in it.results()[-1]
+        assert "nothing was" not in it.results()[-1].lower()
+        editor.blind = False
+        await it.prompt("/undo")
+        assert it.disk() == SAVED
+
+
+async def test_an_editor_that_writes_and_then_refuses_is_looked_at(tmp_path: Path) -> None:
+    class Contrary(FileEditor):
+        async def write_text_file(self, session_id: str, path: str, content: str, **options: Any) -> Any:
+            await super().write_text_file(session_id, path, content, **options)
+            raise RequestError(-32603, "a plug-in failed")
+
+    async with scene(tmp_path, [READ, EDIT, DONE], Contrary("once")) as it:
+        await it.prompt()
+        assert it.disk() == SAVED.replace("y = 2", "y = 3")
+        assert "Nothing was changed" not in it.results()[-1]
+        await it.prompt("/undo")
+        assert it.disk() == SAVED
