@@ -12,7 +12,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import one_line
 
 COMMAND_LIMIT_S = 5.0
-CLEANS_PASTES = (3, 6)
+CLEANS_PASTES = (3, 7)
 """From this version on tmux replaces control characters in what is pasted, unless it is told not to."""
 MAX_OUTPUT_BYTES = 4_000_000
 _VERSION = pattern(r"(\d+)\.(\d+)")

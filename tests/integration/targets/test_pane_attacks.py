@@ -1,4 +1,4 @@
-"""What must not happen in a shared pane: commands nobody approved, ends nobody reached."""
+"""Attacks on a shared pane: commands nobody approved, ends nobody reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slow or lost ssh connection means for files and jobs."""
+"""Slow and lost ssh connections: files stay whole and jobs are told as lost."""
 
 from __future__ import annotations
 
