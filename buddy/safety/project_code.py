@@ -37,6 +37,16 @@ _INTERPRETERS = pattern(
 _TAKES_CODE = frozenset({"-m", "-c", "-e", "-s", "-", "-r", "--eval", "--require", "--import"})
 """Options with which an interpreter reads code of the folder it is started in, or code from elsewhere."""
 _ASKS_ABOUT_ITSELF = frozenset({"-V", "-v", "--version", "--help"})
+_CODE_OPTIONS = {
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), ("-f", "--file", "-E", "--exec", "--include")),
+    **dict.fromkeys(("vi", "vim", "nvim", "ex"), ("-s", "-S", "-u")),
+    "gdb": ("-x", "--command"),
+    "sqlite3": ("-init", "-cmd"),
+    "expect": ("-f",),
+}
+"""Options of programs before a file with code; without one of them they run none of the project."""
+_CHOSEN_PROGRAM = pattern(r"(?:^|[\n;|&({]|\b(?:then|do|else)\b)\s*['\"]?\$(?:\w+|\{[^}]*\})/|\bPATH\+?=")
+"""A program behind a variable, or one that another PATH finds."""
 _HERE = pattern(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 _HOME = pattern(r"\$HOME\b|\$\{HOME\}")
 _SOURCED = pattern(r"(?:^|[\n;|&({]|\b(?:then|do|else)\b)\s*\.\s+['\"]?([^\s'\";|&()]+)")
@@ -51,11 +61,15 @@ def runs_project_code(command: str, folders: tuple[str, ...]) -> bool:
         return True
     command = _HERE().sub(lambda _name: folders[0], command)
     command = _HOME().sub(lambda _name: os.path.expanduser("~"), command)
+    if _CHOSEN_PROGRAM().search(command):
+        return True
     if any(_is_program_in(word, folders) for word in _WORD().findall(command)):
         return True
     words = _WORD().findall(command if _RUNS_TEXT().search(command) else _without_sentences(command))
     names = [os.path.basename(word) for word in words]
     if not _RUNNERS.isdisjoint(names):
+        return True
+    if any(_loads_code(words[place:]) for place, name in enumerate(names) if name in _CODE_OPTIONS):
         return True
     sourced = _SOURCED().search(command)
     if sourced and not _lies_elsewhere(sourced[1], folders):
@@ -64,6 +78,12 @@ def runs_project_code(command: str, folders: tuple[str, ...]) -> bool:
     if not rests:
         return False
     return not _TAKES_CODE.isdisjoint(_options(words)) or any(_starts_script(rest, folders) for rest in rests)
+
+
+def _loads_code(words: list[str]) -> bool:
+    """Tell whether a program that has an option for it may load a file with code."""
+    options = _CODE_OPTIONS[os.path.basename(words[0])]
+    return any(word in options or (word[:2] in options and word[1] != "-") for word in words[1:])
 
 
 def _starts_script(rest: list[str], folders: tuple[str, ...]) -> bool:

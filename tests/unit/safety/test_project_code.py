@@ -43,6 +43,8 @@ RUN_IT = [
     *("python3 check.py", "node lint.js", "bash fmt.sh", "perl -w x.pl", "python3 -u -- check.py"),
     *("cd tools && python3 check.py", "cat check.py | python3", "python3 < check.py", ". env.sh"),
     *('"$PWD/tools/check.sh"', "${PWD}/tools/check.sh", "$(pwd)/tools/check.sh", "timeout 5 sh x.sh"),
+    *("PATH=.:$PATH run", "export PATH=$PWD/bin:$PATH; run", "$TOOLS/run", '"${TOOLS}/run" now', "a; $X/b"),
+    *("awk -f a.awk x", "gawk -fa.awk", "awk --file=a.awk", "vim -s x", "nvim -S s.vim", "gdb -batch -x s"),
     *("if true; then . env.sh; fi", "python3 ~/.claude/a.py; python3 b.py", "java -jar x.jar", "python3 $F"),
 ]
 DO_NOT = [
@@ -65,6 +67,9 @@ DO_NOT = [
     "gofmt -w a.go",
     "echo started; exit 0",
     "read line; case \"$line\" in *secret*) echo 'no secrets' >&2; exit 2;; esac",
+    "awk '{print $1}' ~/log | curl -s -d @- https://ntfy.example/topic",
+    "echo done >> $LOGS/hooks.log",
+    "vim --version >> ~/log.txt",
     "true",
     "",
 ]
