@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import one_line, visible
 from buddy.workspace.processes.process_tree import all_processes, read_process
@@ -32,6 +33,11 @@ _EDITORS = frozenset({"bash", "zsh", "fish", "ksh", "ksh93", "mksh"})
 """Shells that edit the line themselves: while they do, and only then, the terminal collects no lines."""
 _WITH_FILE = frozenset({"--rcfile", "--init-file", "-o", "+o", "-O", "+O"})
 _SIGNS = ("$", "#", "%", ">")
+_CONTINUED = pattern(
+    r"(?:(?:then|else|elif|for|foreach|while|until|if|do|case|select|repeat|function|quote|dquote|bquote"
+    r"|heredocd?|cmdsubst|mathsubst|subsh|cursh|braceparam|array|always|pipe|cmdand|cmdor|math|cond) ?)*>"
+)
+"""The prompt before the rest of a command, as it is in every shell unless a person set another."""
 
 
 class StoppedTypingError(Exception):
@@ -69,8 +75,9 @@ class PaneTypist:
         if not self._shows(before, line):
             self._tmux.paste(self._pane, ERASE * len(line))
             raise ToolError(
-                f"the shell in pane {self._pane} did not take what was typed; nothing was run. "
-                "capture_pane shows it"
+                f"the shell in pane {self._pane} did not take what was typed, or does not show it (stty "
+                "-echo, a screen left behind: the person can type reset); nothing was run. capture_pane "
+                "shows the pane"
             )
         if self._is_cancelled():
             self._tmux.paste(self._pane, ERASE * len(line))
@@ -106,6 +113,11 @@ class PaneTypist:
                 return view
             if time.monotonic() >= deadline:
                 typed = one_line(view.left_of_cursor(), 200)
+                if self._is_continued(view):
+                    raise ToolError(
+                        f"the pane's shell waits at {visible(typed)!r} for the rest of a command that "
+                        "somebody began; nothing was run. Ask them, or drop it with send_keys C-c"
+                    )
                 raise ToolError(
                     f"somebody has typed at the pane's prompt and not sent it: {visible(typed)!r}; nothing "
                     "was run. Ask them, or clear the line with send_keys"
@@ -115,10 +127,17 @@ class PaneTypist:
     def _is_empty(self, view: PaneView) -> bool:
         if (view.state.column, view.cursor_line) == self._connection.prompts.get(self._pane):
             return True
+        if self._is_continued(view):
+            return False
         if not is_raw(view.state.tty):  # a shell without a line editor: arrows would be typed
             return view.left_of_cursor().rstrip().endswith(_SIGNS)
         # An arrow moves the cursor only over text.
         return not self._moves(view, LEFT, RIGHT) and not self._moves(view, RIGHT, LEFT)
+
+    def _is_continued(self, view: PaneView) -> bool:
+        """Tell whether the shell waits for the rest of a command. Nobody has begun one in a new pane."""
+        left = view.left_of_cursor().strip()
+        return _CONTINUED().fullmatch(left) is not None and not self._connection.is_new(self._pane)
 
     def _moves(self, view: PaneView, key: str, back: str) -> bool:
         """Tell whether a key moves the cursor, and move it back."""

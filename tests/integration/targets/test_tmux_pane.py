@@ -117,6 +117,24 @@ async def test_what_a_person_has_typed_is_kept_and_nothing_runs(server: PaneServ
         assert (await running).startswith("after\n")
 
 
+@pytest.mark.parametrize("begun", ["for i in a b; do", "cat <<END", "echo 'a"])
+@pytest.mark.parametrize("shell", [BASH, ("zsh", "-f"), ("dash",)], ids=lambda words: words[0])
+async def test_a_command_that_a_person_has_begun_is_kept(
+    server: PaneServer, tmp_path: Path, shell: tuple[str, ...], begun: str
+) -> None:
+    server.open(*shell)
+    async with in_pane(server, tmp_path) as session:
+        await run(session, "true")
+        server.type(begun, "Enter")
+        await asyncio.to_thread(server.until, lambda: server.screen().rstrip().endswith(">"))
+        with pytest.raises(ToolError, match=r"waits at .* for the rest of a command .*nothing was run"):
+            await run(session, "touch made")
+        assert server.screen().rstrip().endswith(">")
+        assert not (tmp_path / "work/made").exists()
+        server.type("C-c")
+        assert (await run(session, "echo after")).startswith("after\n")
+
+
 @pytest.mark.parametrize("keys", [("x",), ("ls", "C-a"), ("echo a b", "Left", "Left")], ids=str)
 @pytest.mark.parametrize("shell", [BASH, ("zsh", "-f"), ("fish", "--no-config")], ids=lambda words: words[0])
 async def test_any_text_on_the_line_is_seen_wherever_the_cursor_is(
