@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -49,9 +50,10 @@ async def test_the_option_is_refused(tmp_path: Path) -> None:
 
 
 async def test_one_of_a_program_is_left_out_in_words(tmp_path: Path) -> None:
+    data = base64.b64encode(png()).decode()
     content = [
         {"type": "text", "text": "look"},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
     ]
     line = json.dumps({"type": "user", "message": {"role": "user", "content": content}}).encode()
     async with FakeLLM([reply("ok")]) as server:
