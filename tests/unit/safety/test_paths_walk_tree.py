@@ -23,14 +23,16 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     """A folder with 1,200 folders within each other."""
     top = tmp_path / "top"
     top.mkdir()
-    descriptors = [os.open(top, os.O_RDONLY)]
+    folder = os.open(top, os.O_RDONLY)
     try:
         for _ in range(DEPTH):
-            os.mkdir("d", dir_fd=descriptors[-1])
-            descriptors.append(os.open("d", os.O_RDONLY, dir_fd=descriptors.pop()))
+            os.mkdir("d", dir_fd=folder)
+            inside = os.open("d", os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inside
         yield top
     finally:
-        os.close(descriptors.pop())
+        os.close(folder)
         for depth in range(DEPTH if top.exists() else 0, 0, -1):
             os.rmdir(top / "/".join("d" * depth))
 
