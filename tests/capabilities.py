@@ -74,7 +74,11 @@ def _mounts() -> bool:
 
 def _makes_groups() -> bool:
     """Tell whether this user can make control groups that limit processes (version 1)."""
-    return pids_group().limit(1000) is not None
+    group = pids_group()
+    try:
+        return group.limit(1000) is not None
+    finally:
+        group.close()
 
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {

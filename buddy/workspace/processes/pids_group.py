@@ -19,12 +19,13 @@ from buddy.agent.lazy_regex import pattern
 from buddy.workspace.processes.process_tree import is_process, read_process
 
 _TRIED = 1_000_000
-_NAME = pattern(r"buddy-(\d+)-(\d+)")
+_NAME = pattern(r"buddy-(\d+)-(\d+)-\d+")
 
 
 class PidsGroup:
     """The group of one session, made by the first `limit` and removed by `close`. `parent` is the folder of
-    this process's own group, "" for none."""
+    this process's own group, "" for none. Each session of a process has a group of its own, which neither the
+    end of another session nor what it left running touches."""
 
     def __init__(self, parent: str) -> None:
         self._parent = parent
@@ -63,35 +64,54 @@ class PidsGroup:
             os.write(self._outside, b"0")
 
     def close(self) -> None:
-        """Remove the group; one with processes that have not ended is removed by a later session."""
+        """Remove the group, with those of sessions that its commands started and somebody killed.
+
+        A group with processes that have not ended is removed by a later session.
+        """
         for descriptor in (self._inside, self._outside):
             if descriptor >= 0:
                 os.close(descriptor)
         self._inside = self._outside = -1
         self._limit = 0
-        with contextlib.suppress(OSError):
-            os.rmdir(self._folder)
+        _remove_group(self._folder)
+        self._folder = ""
 
     def _make(self) -> None:
         if self._inside >= 0:
             return
         _remove_left(self._parent)
         me = read_process(os.getpid())
-        self._folder = os.path.join(self._parent, f"buddy-{os.getpid()}-{me.started if me else 0}")
-        os.makedirs(self._folder, exist_ok=True)
+        self._folder = _make_next(
+            os.path.join(self._parent, f"buddy-{os.getpid()}-{me.started if me else 0}")
+        )
         self._outside = os.open(os.path.join(self._parent, "tasks"), os.O_WRONLY | os.O_CLOEXEC)
         os.write(self._outside, b"0")  # the way back has to work
         self._inside = os.open(os.path.join(self._folder, "tasks"), os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _make_next(name: str) -> str:
+    """Make the first folder `name`-1, `name`-2 … that does not exist; return its path."""
+    number = 1
+    while True:
+        try:
+            os.mkdir(f"{name}-{number}")
+        except FileExistsError:
+            number += 1
+        else:
+            return f"{name}-{number}"
 
 
 def _remove_left(parent: str) -> None:
     """Remove the empty groups of processes that are gone."""
     for name in os.listdir(parent):
         if (found := _NAME().fullmatch(name)) and not is_process(int(found[1]), int(found[2])):
-            group = os.path.join(parent, name)
-            with contextlib.suppress(OSError):  # its commands still run
-                _remove_left(group)  # of a session that one of its commands started
-                os.rmdir(group)
+            _remove_group(os.path.join(parent, name))
+
+
+def _remove_group(group: str) -> None:
+    with contextlib.suppress(OSError):  # its commands still run
+        _remove_left(group)
+        os.rmdir(group)
 
 
 def pids_group() -> PidsGroup:

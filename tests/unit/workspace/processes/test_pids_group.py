@@ -49,27 +49,62 @@ def few_processes() -> Iterator[None]:
 @pytest.mark.parametrize("is_confined", [True, False])
 @pytest.mark.usefixtures("few_processes")
 async def test_a_fork_bomb_of_root_stops_and_leaves_room_for_git(level: int, is_confined: bool) -> None:
+    before = own_groups()
     async with sandbox_machine(look=LOOKS[level]) as machine:
         (machine.work / "bomb.py").write_text(BOMB)
         done = await machine.run("python3 bomb.py", machine.confinement() if is_confined else None)
         assert 50 < int(done.text) < ALLOWED
-        parent = own_folder()
-        assert str(os.getpid()) not in Path(parent, f"{group_name()}/tasks").read_text().split()
-    assert not Path(parent, group_name()).exists()
+        (group,) = own_groups() - before
+        assert str(os.getpid()) not in (group / "tasks").read_text().split()
+    assert own_groups() == before
 
 
-def group_name() -> str:
+def own_groups() -> set[Path]:
+    """Return the groups of this process, those of commands that earlier tests left running among them."""
     me = read_process(os.getpid())
     assert me is not None
-    return f"buddy-{me.pid}-{me.started}"
+    return set(Path(own_folder()).glob(f"buddy-{me.pid}-{me.started}-*"))
+
+
+@requires("process groups")
+def test_the_end_of_a_session_leaves_the_groups_of_others() -> None:
+    before = own_groups()
+    first, second = PidsGroup(own_folder()), PidsGroup(own_folder())
+    assert first.limit(10) is first
+    assert second.limit(20) is second
+    first.close()
+    (left,) = own_groups() - before
+    assert (left / "pids.max").read_text() == "20\n"
+    with second.hold_children():
+        command = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    assert (left / "tasks").read_text() == f"{command.pid}\n"
+    second.close()
+    assert left.exists()
+    third = PidsGroup(own_folder())
+    assert third.limit(30) is third
+    third.close()
+    command.communicate()
+    left.rmdir()
+    assert own_groups() == before
+
+
+@requires("process groups")
+def test_the_group_of_a_killed_session_inside_goes_with_the_outer_one() -> None:
+    before = own_groups()
+    outer = PidsGroup(own_folder())
+    assert outer.limit(10) is outer
+    (folder,) = own_groups() - before
+    (folder / "buddy-4194306-1-1").mkdir()
+    outer.close()
+    assert own_groups() == before
 
 
 @requires("process groups")
 def test_groups_of_processes_that_are_gone_are_removed() -> None:
     parent = own_folder()
-    left = Path(parent, "buddy-4194305-1")
+    left = Path(parent, "buddy-4194305-1-1")
     other = Path(parent, "buddy-other")
-    for folder in (left, left / "buddy-4194306-1", other):
+    for folder in (left, left / "buddy-4194306-1-2", other):
         folder.mkdir()
     try:
         group = PidsGroup(parent)
@@ -82,9 +117,11 @@ def test_groups_of_processes_that_are_gone_are_removed() -> None:
 
 @requires("process groups")
 def test_a_group_that_somebody_removed_costs_only_the_limit() -> None:
+    before = own_groups()
     group = PidsGroup(own_folder())
     assert group.limit(10) is group
-    os.rmdir(Path(own_folder(), group_name()))
+    (folder,) = own_groups() - before
+    folder.rmdir()
     with group.hold_children():
         assert subprocess.run("true", check=False).returncode == 0
     group.close()
@@ -142,8 +179,9 @@ def test_the_ids_of_the_machine_bound_the_processes_of_everybody(tmp_path: Path)
 
 @requires("process groups")
 def test_root_is_bounded_where_groups_can_be_made() -> None:
+    before = own_groups()
     assert is_bounded()
-    assert not Path(own_folder(), group_name()).exists()
+    assert own_groups() == before
 
 
 @pytest.mark.parametrize(
