@@ -17,7 +17,7 @@ import pytest
 from buddy.workspace.processes.pids_group import pids_group
 from buddy.workspace.sandbox.landlock_exec import abi_version
 from buddy.workspace.sandbox.probe import MIN_LANDLOCK_ABI
-from tests.support.containers import podman_works
+from tests.support.containers import docker_works, podman_works
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -102,6 +102,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "sshd": lambda: shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") is not None,
     "busybox": lambda: shutil.which("busybox") is not None,
     "podman": podman_works,
+    "docker": docker_works,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 

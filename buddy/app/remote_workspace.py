@@ -217,7 +217,9 @@ class _RemoteJudge:
         """Collect what the policy needs to know about a call; asks the other machine. Raises `ToolError`."""
         access = tool.access(arguments)
         if not tool.anywhere or (tool.command is None and not (access.reads or access.writes)):
-            return self._parts.local.facts(tool, arguments)  # it touches neither machine's files
+            facts = self._parts.local.facts(tool, arguments)  # it touches neither machine's files
+            # It types into a job over there.
+            return replace(facts, target=self._name) if tool.anywhere and access.anything else facts
         host = self._files.facts()
         shell: Analysis | None = None
         folder: Located | None = None

@@ -10,6 +10,7 @@ from buddy.agent.display import Command, Plain
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
 from buddy.tools.shell import ending_note, serves_inside, tail_for_display
+from buddy.workspace.elsewhere import machine_of
 from buddy.workspace.processes.jobs import Job, Jobs, JobStatus
 from buddy.workspace.processes.output import from_character, whole_characters
 from buddy.workspace.processes.terminal import JobTerminal
@@ -36,7 +37,8 @@ def job_line(job: JobStatus) -> str:
     terminal = ", terminal" if job.has_terminal else ""
     facts = f"{job.seconds:.0f} s, {format_count(job.bytes_written, 'byte')}{terminal}"
     command = " ".join(job.command.split())[:200]
-    return f"job {job.id}: {state} ({facts}, task {job.task_id}): {command}"
+    where = f", on {job.machine}" if job.machine else ""
+    return f"job {job.id}: {state} ({facts}, task {job.task_id}{where}): {command}"
 
 
 @tool(
@@ -82,9 +84,21 @@ def _for_job(words: Callable[[Any], str]) -> Callable[[ToolContext, Any], Plain]
 
     def preview(ctx: ToolContext, arguments: Any) -> Plain:
         job = ctx.service(Jobs).get(arguments.job)
-        return Plain(words(arguments), f"job {job.id} runs: {job.command}")
+        where = f" on {job.machine}" if job.machine else ""
+        return Plain(words(arguments), f"job {job.id} runs{where}: {job.command}")
 
     return preview
+
+
+def _for_typing(words: Callable[[Any], str]) -> Callable[[ToolContext, Any], Plain]:
+    """Return the preview of a call that types into a job; one that can't is refused before a question."""
+    preview = _for_job(words)
+
+    def check_first(ctx: ToolContext, arguments: Any) -> Plain:
+        _terminal(ctx, arguments.job)
+        return preview(ctx, arguments)
+
+    return check_first
 
 
 @tool(
@@ -111,10 +125,11 @@ async def stop_job(ctx: ToolContext, job: int) -> ToolResult:
 
 
 @tool(
+    anywhere=True,
     risk="high",
     category="shell",
     access=any_access,
-    preview=_for_job(lambda arguments: f"type into job {arguments.job}: {arguments.text!r}"),
+    preview=_for_typing(lambda arguments: f"type into job {arguments.job}: {arguments.text!r}"),
     effect="it types into a running command",
     aliases=("write_stdin",),
     argument_aliases={"job_id": "job", "id": "job", "input": "text", "chars": "text", "data": "text"},
@@ -129,10 +144,11 @@ async def write_job(ctx: ToolContext, job: int, text: str) -> ToolResult:
 
 
 @tool(
+    anywhere=True,
     risk="high",
     category="shell",
     access=any_access,
-    preview=_for_job(lambda arguments: f"press in job {arguments.job}: {' '.join(arguments.keys)}"),
+    preview=_for_typing(lambda arguments: f"press in job {arguments.job}: {' '.join(arguments.keys)}"),
     effect="it types into a running command",
     argument_aliases={"job_id": "job", "id": "job", "key": "keys"},
 )
@@ -148,6 +164,7 @@ async def send_keys(ctx: ToolContext, job: int, keys: list[str]) -> ToolResult:
 
 
 @tool(
+    anywhere=True,
     risk="low",
     category="shell",
     access=no_access,
@@ -165,7 +182,16 @@ async def capture_pane(ctx: ToolContext, job: int) -> ToolResult:
 
 
 def _terminal(ctx: ToolContext, number: int) -> JobTerminal:
+    """Return the terminal to type into. It is on the machine the task works on: that is the one whose rules
+    the call was judged by, and which the question names."""
     found = ctx.service(Jobs).get(number)
+    here = machine_of(ctx)
+    if found.machine != here:
+        raise ToolError(
+            f"job {found.id} runs on {found.machine or 'this machine'}, and this task works on "
+            f"{here or 'this machine'}: nothing was typed. stop_job ends it; the person goes there with "
+            f"/target {found.machine or 'local'}"
+        )
     if found.terminal is None:
         raise ToolError(_no_terminal(found))
     return found.terminal

@@ -15,7 +15,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import visible
-from buddy.workspace.elsewhere import TargetShell, target_shell
+from buddy.workspace.elsewhere import TargetShell, machine_of, target_shell
 from buddy.workspace.files.approved_versions import Approved, confinement_of
 from buddy.workspace.processes.child import Child, Exit
 from buddy.workspace.processes.jobs import Job, Jobs
@@ -41,11 +41,11 @@ class ShellSettings(msgspec.Struct, frozen=True):
 
 def _preview(ctx: ToolContext, arguments: Any) -> Command:
     shell = target_shell(ctx)
+    how = " on a terminal" if arguments.pty else ""
     if shell is not None:
         folder = f", in {visible(arguments.cwd)}" if arguments.cwd else ""
-        return Command(arguments.command, f"runs on {shell.shown}{folder}", None, "", 0.0)
+        return Command(arguments.command, f"runs on {shell.shown}{folder}{how}", None, "", 0.0)
     folder = locate(ctx.service(Boundary), arguments.cwd or ".").real
-    how = " on a terminal" if arguments.pty else ""
     return Command(arguments.command, runs_in(ctx, folder) + how, None, "", 0.0)
 
 
@@ -108,7 +108,7 @@ async def run_shell(
     shell = target_shell(ctx)
     if shell is not None:
         if pty:
-            raise ToolError(f"pty does not work on {shell.name}; leave it out")
+            return await _on_terminal_there(ctx, shell, command, cwd, settings)
         limit_s = FIRST_LOOK_S if background else _limit_s(wait, timeout, settings)
         return await _run_there(ctx, shell, command, cwd, limit_s)
     boundary = ctx.service(Boundary)
@@ -200,7 +200,7 @@ async def _attend(
         feed.close()
     if ended is not None and not ended.left_running:
         return _exit_result(command, child, ended, limits)
-    job = jobs.adopt(child, command=command, task_id=ctx.task_id)
+    job = jobs.adopt(child, command=command, task_id=ctx.task_id, machine=machine_of(ctx))
     return _goes_on(job, ended, limits)
 
 
@@ -272,16 +272,36 @@ async def _on_terminal(
     env = {**request.env, "TERM": "xterm-256color"}
     with_terminal = msgspec.structs.replace(request, terminal=settings.terminal, env=env)
     job = ctx.service(Jobs).start(with_terminal, command=command)
-    children = ctx.service(ChildProcesses)
-    await children.attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
+    return await _first_screen(ctx, job, ctx.service(ChildProcesses).limits_of(request))
+
+
+async def _on_terminal_there(
+    ctx: ToolContext, shell: TargetShell, command: str, cwd: str, settings: ShellSettings
+) -> ToolResult:
+    """Run a command on a terminal of another machine."""
+    started = await shell.start_terminal(ctx, command, cwd, settings.terminal)
+    job = ctx.service(Jobs).adopt(
+        started.child,
+        command=command,
+        task_id=ctx.task_id,
+        terminal=settings.terminal,
+        machine=machine_of(ctx),
+    )
+    result = await _first_screen(ctx, job, NO_LIMITS)
+    note = started.note() if started.child.exit is not None else ""
+    return msgspec.structs.replace(result, text=f"{result.text}\n[{note}]") if note else result
+
+
+async def _first_screen(ctx: ToolContext, job: Job, limits: ProcessLimits) -> ToolResult:
+    await ctx.service(ChildProcesses).attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
     screen = "\n".join(await job.terminal.screen()) if job.terminal else ""
     if job.child.exit is not None:
-        return _exit_result(command, job.child, job.child.exit, children.limits_of(request))
+        return _exit_result(job.command, job.child, job.child.exit, limits)
     call = f"job={job.id}"
     note = f"running on a terminal as job {job.id}: capture_pane({call}), send_keys({call}, keys=[…])"
     return ToolResult(
         _append_note(screen, note),
-        Command(command, tail_for_display(screen), None, f"running as job {job.id}", job.child.seconds),
+        Command(job.command, tail_for_display(screen), None, f"running as job {job.id}", job.child.seconds),
     )
 
 

@@ -13,6 +13,7 @@ from buddy.agent.tool import ToolContext
 from buddy.safety.paths import Located
 from buddy.workspace.files.access import FileAccess
 from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.launch import TerminalSize
 
 
 class RemoteStatus(msgspec.Struct, frozen=True):
@@ -76,10 +77,22 @@ class TargetShell(Protocol):
         Raises `ToolError`."""
         ...
 
+    async def start_terminal(
+        self, ctx: ToolContext, command: str, cwd: str, size: TerminalSize
+    ) -> StartedThere:
+        """Start a command on a terminal of its own. Raises `ToolError`, also where there is none."""
+        ...
+
 
 def target_files(ctx: ToolContext) -> TargetFiles | None:
     """Return the files of the machine a call works on, None for this one."""
     return cast(TargetFiles | None, ctx.services.get(TargetFiles))
+
+
+def machine_of(ctx: ToolContext) -> str:
+    """Return the name of the machine a call works on, "" for this one."""
+    files = target_files(ctx)
+    return files.name if files is not None else ""
 
 
 def target_shell(ctx: ToolContext) -> TargetShell | None:

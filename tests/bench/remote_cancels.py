@@ -1,7 +1,7 @@
-"""Cancel many commands on a target, and count what survives: an sshd of this machine, podman, or the stand-in
-for docker.
+"""Cancel many commands on a target, and count what survives: an sshd of this machine, podman, docker, or the
+stand-in for it; with `pty` each on a terminal.
 
-python -m tests.bench.remote_cancels COUNT [ssh|podman|stand-in]
+python -m tests.bench.remote_cancels COUNT [ssh|podman|docker|stand-in] [pty]
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import msgspec
 
 from buddy.agent.tool import ToolContext
 from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
 from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.remote_shell import RemoteShell
-from tests.support.containers import connection_to, podman, stand_in
+from tests.support.containers import connection_to, real_container
 from tests.support.processes import processes_with
 from tests.support.ssh_server import ssh_server
 
@@ -45,13 +46,17 @@ class Outcome(msgspec.Struct, frozen=True):
     survivors: int
 
 
-async def _cancel_one(shell: RemoteShell, children: ChildProcesses, number: int, delay_s: float) -> Outcome:
+async def _cancel_one(
+    shell: RemoteShell, children: ChildProcesses, number: int, delay_s: float, *, on_terminal: bool
+) -> Outcome:
     mark = f"9{number:05d}.25"
     cancelled = asyncio.Event()
     context = ToolContext(1, str(number), lambda _text: None, cancelled, {})
-    started = await shell.start(
-        context, COMMANDS[number % len(COMMANDS)].format(mark=mark), "", in_background=False
-    )
+    command = COMMANDS[number % len(COMMANDS)].format(mark=mark)
+    if on_terminal:
+        started = await shell.start_terminal(context, command, "", TerminalSize())
+    else:
+        started = await shell.start(context, command, "", in_background=False)
     running = asyncio.ensure_future(children.attend(started.child, timeout_s=None, cancelled=cancelled))
     await asyncio.sleep(delay_s)
     begin = time.monotonic()
@@ -63,18 +68,15 @@ async def _cancel_one(shell: RemoteShell, children: ChildProcesses, number: int,
 @contextmanager
 def _connection(kind: str, home: Path) -> Generator[TargetConnection]:
     match kind:
-        case "podman":
-            with podman(home) as container:
-                yield connection_to(container)
-        case "stand-in":
-            with stand_in(home) as container:
+        case "podman" | "docker" | "stand-in":
+            with real_container(kind, home) as container:
                 yield connection_to(container)
         case _:
             with ssh_server(home) as server:
                 yield server.connection()
 
 
-async def measure(count: int, kind: str) -> list[Outcome]:
+async def measure(count: int, kind: str, *, on_terminal: bool) -> list[Outcome]:
     """Cancel commands one after another, each after a random time."""
     chance = random.Random(7)
     ours = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -84,7 +86,9 @@ async def measure(count: int, kind: str) -> list[Outcome]:
             async with ChildProcesses(environment, ProcessSettings(f"{folder}/output")) as children:
                 shell = RemoteShell(connection, children)
                 return [
-                    await _cancel_one(shell, children, number, chance.uniform(0, 0.6))
+                    await _cancel_one(
+                        shell, children, number, chance.uniform(0, 0.6), on_terminal=on_terminal
+                    )
                     for number in range(count)
                 ]
         finally:
@@ -93,9 +97,8 @@ async def measure(count: int, kind: str) -> list[Outcome]:
 
 def main(arguments: list[str]) -> int:
     """Print the figures; the exit code is 1 when anything survived."""
-    outcomes = asyncio.run(
-        measure(int(arguments[0]) if arguments else 200, arguments[1] if len(arguments) > 1 else "ssh")
-    )
+    count, kind, how = (*arguments, *("200", "ssh", "")[len(arguments) :])
+    outcomes = asyncio.run(measure(int(count), kind, on_terminal=how == "pty"))
     seconds = sorted(outcome.seconds for outcome in outcomes)
     survivors = sum(outcome.survivors for outcome in outcomes)
     middle, last = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.99)]

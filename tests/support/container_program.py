@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 MARK = "STAND_IN_CONTAINER"
 OUT, ERRORS, EXIT = 1, 2, 3
@@ -33,6 +34,9 @@ def main(arguments: list[str]) -> int:
     """Run the daemon or the client."""
     if arguments[:1] == ["serve"]:
         return Daemon(arguments[1], arguments[2]).serve()
+    if arguments[:1] == ["on-terminal"]:  # opening it makes it the session's
+        os.close(os.open(arguments[1], os.O_RDWR))
+        os.execvp(arguments[2], arguments[2:])
     return Client(os.environ["STAND_IN_SOCKET"]).run(arguments)
 
 
@@ -69,7 +73,7 @@ class Daemon:
                 return
             with self._lock:  # nothing begins while the container is being stopped
                 state = self._states.get(name, "none")
-                process = self._start(name, request["command"]) if state == "running" else None
+                process = self._start(name, request) if state == "running" else None
             if process is None:
                 _send(connection, threading.Lock(), ERRORS, f"{REFUSALS[state].format(name)}\n".encode())
                 _send(connection, threading.Lock(), EXIT, b"\x01")
@@ -80,29 +84,67 @@ class Daemon:
         """Return a value that no other daemon has."""
         return f"{name}@{self._path}"
 
-    def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-        argv = [word.replace("/bin/sh", self._shell) for word in command]
+    def _start(self, name: str, request: dict[str, Any]) -> Running:
+        argv = [word.replace("/bin/sh", self._shell) for word in request["command"]]
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return subprocess.Popen(
+        environment |= {MARK: self._mark(name), **request["environment"]}
+        if request["tty"]:
+            return _start_on_terminal(argv, environment)
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**environment, MARK: self._mark(name)},
+            env=environment,
             cwd="/",
         )  # in the daemon's session, as podman starts it
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        return Running(
+            process, process.stdin.fileno(), {OUT: process.stdout.fileno(), ERRORS: process.stderr.fileno()}
+        )
 
 
-def _relay(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+class Running:
+    """A process of a container, and this side of its streams. Those of a terminal are the same one."""
+
+    def __init__(self, process: subprocess.Popen[bytes], to: int, back: dict[int, int]) -> None:
+        self.process, self.to, self.back = process, to, back
+
+    @property
+    def has_terminal(self) -> bool:
+        """Tell whether it runs on a terminal."""
+        return self.to == self.back[OUT]
+
+
+def _start_on_terminal(argv: list[str], environment: dict[str, str]) -> Running:
+    """Start a program on a terminal that it leads the session of, as docker does."""
+    ours, theirs = os.openpty()
+    take = [sys.executable, "-S", "-E", __file__, "on-terminal", os.ttyname(theirs)]
+    process = subprocess.Popen(
+        [*take, *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        cwd="/",
+        start_new_session=True,
+    )
+    os.close(theirs)
+    return Running(process, ours, {OUT: ours})
+
+
+def _relay(connection: socket.socket, running: Running) -> None:
     lock = threading.Lock()
     readers = [
-        threading.Thread(target=_forward, args=(connection, lock, kind, stream), daemon=True)
-        for kind, stream in ((OUT, process.stdout), (ERRORS, process.stderr))
+        threading.Thread(target=_forward, args=(connection, lock, kind, number), daemon=True)
+        for kind, number in running.back.items()
     ]
-    feeder = threading.Thread(target=_feed, args=(connection, process), daemon=True)
+    feeder = threading.Thread(target=_feed, args=(connection, running), daemon=True)
     for thread in (*readers, feeder):
         thread.start()
-    code = process.wait()
+    code = running.process.wait()
     for reader in readers:
         reader.join()
     with contextlib.suppress(OSError):
@@ -110,23 +152,26 @@ def _relay(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _feed(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(OSError), process.stdin:
+def _feed(connection: socket.socket, running: Running) -> None:
+    with contextlib.suppress(OSError):
         while piece := connection.recv(PIECE):
-            process.stdin.write(piece)
-            process.stdin.flush()
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(running.to, view) :]
+    if not running.has_terminal and running.process.stdin is not None:
+        with contextlib.suppress(OSError):
+            running.process.stdin.close()  # a terminal stays, as docker's does
 
 
-def _forward(connection: socket.socket, lock: threading.Lock, kind: int, stream: object) -> None:
-    number = stream.fileno()  # type: ignore[attr-defined]
+def _forward(connection: socket.socket, lock: threading.Lock, kind: int, number: int) -> None:
     is_open = True
-    while piece := os.read(number, PIECE):
-        if is_open:
-            try:
-                _send(connection, lock, kind, piece)
-            except OSError:
-                is_open = False  # the client is gone; the program may go on writing
+    with contextlib.suppress(OSError):  # the end of a terminal is one
+        while piece := os.read(number, PIECE):
+            if is_open:
+                try:
+                    _send(connection, lock, kind, piece)
+                except OSError:
+                    is_open = False  # the client is gone; the program may go on writing
 
 
 def _send(connection: socket.socket, lock: threading.Lock, kind: int, data: bytes) -> None:
@@ -167,20 +212,34 @@ class Client:
         self._path = path
 
     def run(self, arguments: list[str]) -> int:
-        """Run `exec [--interactive] [--detach-keys=KEYS] [--user USER] NAME COMMAND…`."""
+        """Run `exec [--interactive] [--tty] [--detach-keys=KEYS] [--user USER] [--env=NAME=VALUE] NAME …`."""
         if arguments[:1] != ["exec"]:
             sys.stderr.write(f"unknown command {arguments[:1]}\n")
             return 125
         rest = arguments[1:]
+        environment: dict[str, str] = {}
+        has_terminal = False
         while rest and rest[0].startswith("-"):
+            has_terminal = has_terminal or rest[0] == "--tty"
+            if rest[0].startswith("--env="):
+                name, _, value = rest[0][6:].partition("=")
+                environment[name] = value
             rest = rest[2:] if rest[0] == "--user" else rest[1:]
+        if has_terminal and not os.isatty(0):
+            sys.stderr.write("the input device is not a TTY\n")
+            return 1
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(self._path)
         except OSError:
             sys.stderr.write(f"Cannot connect to the Docker daemon at unix://{self._path}.\n")
             return 1
-        connection.sendall(json.dumps({"name": rest[0], "command": rest[1:]}).encode() + b"\n")
+        connection.sendall(
+            json.dumps(
+                {"name": rest[0], "command": rest[1:], "tty": has_terminal, "environment": environment}
+            ).encode()
+            + b"\n"
+        )
         threading.Thread(target=self._send_input, args=(connection,), daemon=True).start()
         return self._copy_output(connection)
 

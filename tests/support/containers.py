@@ -22,7 +22,8 @@ from buddy.workspace.targets.container import ContainerDestination
 
 _WAITING = ("sleep", "100000")
 PROGRAM = Path(__file__).with_name("container_program.py")
-NAME = "box1"
+NAME = f"box-{os.getpid()}"
+"""Different for each process: a real daemon has one name for all of them."""
 DEADLINE_S = 60
 
 
@@ -138,20 +139,23 @@ def make_busybox_folder(folder: Path) -> Path:
     return folder
 
 
+def make_root(tree: Path) -> Path:
+    """Make the root of a container with busybox alone, and a user bob."""
+    make_busybox_folder(tree / "bin")
+    for name in ("etc", "tmp", "root", "proc", "sys", "dev", "work", "home/bob"):
+        (tree / name).mkdir(parents=True)
+    (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\nbob:x:1000:1000::/home/bob:/bin/sh\n")
+    (tree / "etc/group").write_text("root:x:0:\nbob:x:1000:\n")
+    os.chown(tree / "home/bob", 1000, 1000)
+    return tree
+
+
 class PodmanContainer:
     """A container of podman from a tree with busybox alone."""
 
     def __init__(self, home: Path) -> None:
         self.folder, self.inside = home / "work", "/work"
-        self._tree = home / "tree"
-        make_busybox_folder(self._tree / "bin")
-        for name in ("etc", "tmp", "root", "proc", "sys", "dev", "work", "home/bob"):
-            (self._tree / name).mkdir(parents=True)
-        (self._tree / "etc/passwd").write_text(
-            "root:x:0:0:root:/root:/bin/sh\nbob:x:1000:1000::/home/bob:/bin/sh\n"
-        )
-        (self._tree / "etc/group").write_text("root:x:0:\nbob:x:1000:\n")
-        os.chown(self._tree / "home/bob", 1000, 1000)
+        self._tree = make_root(home / "tree")
         self.folder.mkdir()
         self.program = home / "podman"
         # Some machines have a second tree of cgroups beside the first, which podman's runtime refuses.
@@ -187,11 +191,62 @@ class PodmanContainer:
             shutil.rmtree(self._private, ignore_errors=True)  # podman may still clean up, too
 
     def _run(self, *arguments: str, check: bool = True) -> int:
-        done = subprocess.run(
-            [self.program, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-        assert not check or done.returncode == 0, done.stderr
-        return done.returncode
+        return run_program(self.program, arguments, check=check)
+
+
+class DockerContainer:
+    """A container of a docker daemon that runs, from an image with busybox alone."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder, self.inside = home / "work", "/work"
+        self.folder.mkdir(parents=True)
+        self._image = f"buddy-test-{os.getpid()}"
+        self.program = home / "docker"
+        docker = shutil.which("docker") or "docker"
+        host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        self.program.write_text(f"#!/bin/sh\nDOCKER_HOST='{host}' HOME='{home}' exec '{docker}' \"$@\"\n")
+        self.program.chmod(0o755)
+        tree = make_root(home / "tree")
+        with tempfile.TemporaryFile() as packed:
+            subprocess.run(["tar", "-C", tree, "-c", "."], stdout=packed, check=True)
+            packed.seek(0)
+            subprocess.run(
+                [self.program, "import", "-", self._image],
+                stdin=packed,
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+
+    def start(self) -> None:
+        """Start it, again after a stop."""
+        if self._run("start", NAME, check=False) != 0:
+            options = ("--network=none", f"--volume={self.folder}:/work")
+            self._run("run", "--detach", f"--name={NAME}", *options, self._image, *_WAITING)
+
+    def stop(self) -> None:
+        """Kill everything in it."""
+        self._run("kill", NAME)
+
+    def remove(self) -> None:
+        """Stop it and take it away."""
+        self._run("rm", "--force", NAME, check=False)
+
+    def close(self) -> None:
+        """Remove it and its image."""
+        self.remove()
+        self._run("rmi", "--force", self._image, check=False)
+
+    def _run(self, *arguments: str, check: bool = True) -> int:
+        return run_program(self.program, arguments, check=check)
+
+
+def run_program(program: Path, arguments: tuple[str, ...], *, check: bool) -> int:
+    """Run a program for containers; return its exit code."""
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done.returncode
 
 
 @contextmanager
@@ -218,6 +273,42 @@ def podman(home: Path) -> Generator[PodmanContainer]:
         yield container
     finally:
         container.close()
+
+
+@contextmanager
+def docker(home: Path) -> Generator[DockerContainer]:
+    """Run a container of docker for a test."""
+    container = DockerContainer(home)
+    try:
+        container.start()
+        yield container
+    finally:
+        container.close()
+
+
+@cache
+def docker_works() -> bool:
+    """Tell whether a docker daemon answers, and works with containers that were made here."""
+    program = shutil.which("docker")
+    if program is None or os.geteuid() != 0 or shutil.which("busybox") is None:
+        return False
+    asked = subprocess.run([program, "version"], capture_output=True, timeout=DEADLINE_S, check=False)
+    return asked.returncode == 0
+
+
+@contextmanager
+def real_container(kind: str, home: Path) -> Generator[Container]:
+    """Run a container of a kind: stand-in, busybox (a stand-in with its programs), podman or docker."""
+    match kind:
+        case "podman":
+            with podman(home) as running:
+                yield running
+        case "docker":
+            with docker(home) as running_too:
+                yield running_too
+        case _:
+            with stand_in(home, busybox=kind == "busybox") as pretended:
+                yield pretended
 
 
 @cache

@@ -85,12 +85,20 @@ class ConfinedChild(Protocol):
 
 
 class Child:
-    """A command from its start until nothing of it is left. Made on the event loop's thread."""
+    """A command from its start until nothing of it is left. Made on the event loop's thread. `select` returns
+    the part of what it writes that is its output; without it that is all."""
 
     def __init__(
-        self, launched: Launched, log: OutputLog, *, grace_s: float, confined: ConfinedChild | None = None
+        self,
+        launched: Launched,
+        log: OutputLog,
+        *,
+        grace_s: float,
+        confined: ConfinedChild | None = None,
+        select: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.log = log
+        self._select = select
         self.listeners: list[Callable[[bytes], None]] = []
         self.tree = Tree(launched.process.pid, launched.tag)
         self._process = launched.process
@@ -153,9 +161,9 @@ class Child:
         return find_ports(os.getpid(), self.tree.tag.number)
 
     def duplicate_descriptor(self) -> int:
-        """Another descriptor of what the output comes from, for typing into a terminal; the caller's to
-        close."""
-        return os.dup(self._descriptor)
+        """Return another descriptor of what the output comes from, for typing into a terminal; the caller's
+        to close. -1 when the output has ended."""
+        return os.dup(self._descriptor) if self._descriptor >= 0 else -1
 
     async def wait(self) -> Exit:
         """Return the shell's end, at most half a second after it ended. Cancelling only ends the waiting."""
@@ -308,12 +316,16 @@ class Child:
             if self.tree.leader_reaped:
                 self._settle()
             return 0
-        self.log.add(data)
-        for listener in self.listeners:
-            listener(data)
+        count = len(data)
+        if self._select is not None:
+            data = self._select(data)
+        if data:
+            self.log.add(data)
+            for listener in self.listeners:
+                listener(data)
         if self.log.over_cap and self._ending is None:
             self.stop("output limit")
-        return len(data)
+        return count
 
     def _drop_descriptor(self) -> None:
         if self._descriptor >= 0:

@@ -11,6 +11,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.processes.child import Child, Exit
+from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.output import OutputLog
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 from buddy.workspace.processes.terminal import JobTerminal
@@ -24,7 +25,8 @@ JobState = Literal["running", "shell ended", "ended"]
 
 class JobStatus(msgspec.Struct, frozen=True):
     """A job at one moment. `shell ended`: the command itself is over, processes it started run on. `exit` is
-    how the command ended, None while it runs; `tag` is what everything it started carries."""
+    how the command ended, None while it runs; `tag` is what everything it started carries; `machine` is the
+    target it runs on, "" for this machine."""
 
     id: int
     task_id: int
@@ -35,19 +37,28 @@ class JobStatus(msgspec.Struct, frozen=True):
     bytes_written: int
     has_terminal: bool
     tag: str
+    machine: str = ""
 
 
 class Job:
-    """One command that was left running, and its terminal when it has one."""
+    """One command that was left running, and its terminal when it has one. `machine` is the target it runs
+    on, "" for this machine."""
 
     def __init__(
-        self, number: int, task_id: int, command: str, child: Child, terminal: JobTerminal | None
+        self,
+        number: int,
+        task_id: int,
+        command: str,
+        child: Child,
+        terminal: JobTerminal | None,
+        machine: str = "",
     ) -> None:
         self.id = number
         self.task_id = task_id
         self.command = command
         self.child = child
         self.terminal = terminal
+        self.machine = machine
 
     @property
     def log(self) -> OutputLog:
@@ -71,6 +82,7 @@ class Job:
             bytes_written=self.child.log.total,
             has_terminal=self.terminal is not None,
             tag=self.child.tree.tag.text,
+            machine=self.machine,
         )
 
 
@@ -105,9 +117,19 @@ class Jobs:
         if endings or watches:
             await asyncio.wait([*endings, *watches])
 
-    def adopt(self, child: Child, *, command: str, task_id: int) -> Job:
-        """Make a running command a job."""
-        return self._add(child, command, task_id, None)
+    def adopt(
+        self,
+        child: Child,
+        *,
+        command: str,
+        task_id: int,
+        terminal: TerminalSize | None = None,
+        machine: str = "",
+    ) -> Job:
+        """Make a running command a job. `terminal`: the size of the terminal it runs on."""
+        return self._add(
+            child, command, task_id, None if terminal is None else JobTerminal(child, terminal), machine
+        )
 
     def start(self, request: CommandRequest, *, command: str) -> Job:
         """Start a command as a job, on a terminal when the request says so. Raises `ToolError`."""
@@ -115,9 +137,11 @@ class Jobs:
         terminal = None if request.terminal is None else JobTerminal(child, request.terminal)
         return self._add(child, command, request.task_id, terminal)
 
-    def _add(self, child: Child, command: str, task_id: int, terminal: JobTerminal | None) -> Job:
+    def _add(
+        self, child: Child, command: str, task_id: int, terminal: JobTerminal | None, machine: str = ""
+    ) -> Job:
         self._last += 1
-        job = Job(self._last, task_id, command, child, terminal)
+        job = Job(self._last, task_id, command, child, terminal, machine)
         self._jobs[job.id] = job
         self._watches[job.id] = asyncio.ensure_future(self._watch(job))
         self._forget_old()

@@ -27,6 +27,7 @@ if sys.platform != "win32":
     import fcntl
     import struct
     import termios
+    import tty
 
 PIPE_BYTES = 1 << 20
 """Asked of the system for a pipe, so that fast writers cost few wake-ups; it may give less."""
@@ -126,13 +127,20 @@ def launch_with_pipe(
 
 
 def launch_in_terminal(
-    launch: Launch, tag: Tag, size: TerminalSize, *, starter: Starter = start_directly
+    launch: Launch,
+    tag: Tag,
+    size: TerminalSize,
+    *,
+    is_raw: bool = False,
+    starter: Starter = start_directly,
 ) -> Launched:
     """Start a process on a terminal of its own; the descriptor is the terminal's other side."""
     ours, theirs = os.openpty()
     with on_failure(os.close, ours):
         try:
             resize(ours, size)
+            if is_raw:
+                tty.setraw(theirs)
             # Opening it by name makes it the controlling terminal of the session that bash leads.
             script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
             front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))

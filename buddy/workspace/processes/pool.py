@@ -57,7 +57,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     the processes that commands must leave free. `only_reads`: it runs without a question because it
     only reads. `bounds`: how much
     of the output is kept, where that is not the usual; `stdin`: a descriptor to read from, the caller's to
-    close, nothing to read for -1."""
+    close, nothing to read for -1; `is_raw`: the terminal passes everything on as it is, to another terminal;
+    `select` returns the part of what it writes that is output of the command."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -70,6 +71,8 @@ class CommandRequest(msgspec.Struct, frozen=True):
     only_reads: bool = False
     bounds: OutputBounds | None = None
     stdin: int = -1
+    is_raw: bool = False
+    select: Callable[[bytes], bytes] | None = None
 
 
 class FinishedCommand(msgspec.Struct, frozen=True):
@@ -197,11 +200,19 @@ class ChildProcesses:
             if request.terminal is None:
                 launched = launch_with_pipe(launch, tag, errors=errors, starter=starter)
             else:
-                launched = launch_in_terminal(launch, tag, request.terminal, starter=starter)
+                launched = launch_in_terminal(
+                    launch, tag, request.terminal, is_raw=request.is_raw, starter=starter
+                )
         self._numbers.add(tag.number)
         path = self._spill_path(tag) if request.kept else ""
         log = OutputLog(path, request.bounds or self.settings.bounds, self.settings.find_secrets)
-        child = Child(launched, log, grace_s=self.settings.grace_s, confined=confined or remote)
+        child = Child(
+            launched,
+            log,
+            grace_s=self.settings.grace_s,
+            confined=confined or remote,
+            select=request.select,
+        )
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child
 

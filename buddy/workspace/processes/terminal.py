@@ -34,6 +34,8 @@ class JobTerminal:
         self._descriptor = child.duplicate_descriptor()
         self._typing = asyncio.Lock()
         child.listeners.append(self._receive)
+        if child.log.total:  # on another machine it may have begun before
+            self._receive(child.log.text().encode())
 
     def _receive(self, data: bytes) -> None:
         self._backlog += data

@@ -103,11 +103,24 @@ class TargetConnection:
         """Return the command that runs `sh` over there, through the open connection."""
         return self.destination.channel_argv(self._program(), self._folder)
 
+    def terminal_argv(self, tag: str, lead: str) -> tuple[str, ...]:
+        """Return the command that runs `sh` on a terminal over there, through the open connection. `lead` is
+        its script, `tag` what its processes carry in BUDDY_JOB."""
+        return self.destination.terminal_argv(self._program(), self._folder, tag, lead)
+
     def start_files(self) -> subprocess.Popen[bytes]:
         """Start a channel for files on the open connection; this connection ends it."""
-        argv = self.destination.files_argv(self._program(), self._folder)
+        return self._start_other(
+            self.destination.files_argv(self._program(), self._folder), subprocess.PIPE, subprocess.DEVNULL
+        )
+
+    def start_shell(self, output: int) -> subprocess.Popen[bytes]:
+        """Start a `sh` over there that writes to a descriptor; this connection ends it."""
+        return self._start_other(self.channel_argv(), output, subprocess.STDOUT)
+
+    def _start_other(self, argv: tuple[str, ...], output: int, errors: int) -> subprocess.Popen[bytes]:
         with self._lock:
-            process = self._start(argv, subprocess.DEVNULL)
+            process = self._start(argv, errors, output)
             self._others = [other for other in self._others if other.poll() is None] + [process]
         return process
 

@@ -96,10 +96,17 @@ class ContainerDestination(msgspec.Struct, frozen=True):
 
     def channel_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that runs `sh` in the container, fed through stdin."""
+        return (program, "exec", *self._options(), self.container, "/bin/sh", "-c", _LEAD)
+
+    def terminal_argv(self, program: str, private: str, tag: str, lead: str) -> tuple[str, ...]:
+        """Return the command that runs `sh` on a terminal of the container."""
+        options = (*self._options(), "--tty", f"--env=BUDDY_JOB={tag}")
+        return (program, "exec", *options, self.container, "/bin/sh", "-c", lead)
+
+    def _options(self) -> tuple[str, ...]:
         user = ("--user", self.user) if self.user else ()
         # Without keys to detach: podman looks for them in everything that is sent.
-        options = ("--interactive", "--detach-keys=", *user)
-        return (program, "exec", *options, self.container, "/bin/sh", "-c", _LEAD)
+        return ("--interactive", "--detach-keys=", *user)
 
     def files_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that runs the shell for files."""

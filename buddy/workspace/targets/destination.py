@@ -109,6 +109,11 @@ class SshDestination(msgspec.Struct, frozen=True):
         """Return the command that runs `sh` over the shared connection."""
         return (program, "-S", _socket(private), *self._arguments(_CHANNEL), "exec /bin/sh -s")
 
+    def terminal_argv(self, program: str, private: str, tag: str, lead: str) -> tuple[str, ...]:
+        """Return the command that runs `sh` on a terminal over there, over the shared connection."""
+        words = self._arguments(_CHANNEL, terminal="-tt")
+        return (program, "-S", _socket(private), *words, f"exec env BUDDY_JOB={tag} /bin/sh -c '{lead}'")
+
     def files_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that speaks sftp over the shared connection."""
         return (program, "-s", "-S", _socket(private), *self._arguments(_CHANNEL), "sftp")
@@ -123,12 +128,12 @@ class SshDestination(msgspec.Struct, frozen=True):
         """Return the reason ssh gave, with what to do about it."""
         return explain_ssh(text, self.host)
 
-    def _arguments(self, more: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    def _arguments(self, more: tuple[tuple[str, str], ...], *, terminal: str = "-T") -> tuple[str, ...]:
         options = tuple(word for name, value in (*_OPTIONS, *more) for word in ("-o", f"{name}={value}"))
         config = ("-F", self.config) if self.config else ()
         user = ("-l", self.user) if self.user else ()
         port = ("-p", str(self.port)) if self.port else ()
-        return ("-T", *config, *options, *user, *port, "--", self.host)
+        return (terminal, *config, *options, *user, *port, "--", self.host)
 
 
 def check_name(name: str) -> None:

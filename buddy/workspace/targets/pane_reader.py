@@ -77,17 +77,29 @@ class TerminalText:
         return b"\r" if self._is_in_line and found.start() == 0 else b""
 
 
+class RawText:
+    """The output of a terminal with its escape sequences."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the piece as it is."""
+        return data
+
+    def finish(self) -> bytes:
+        """Return nothing: nothing was held back."""
+        return b""
+
+
 class CommandOutput:
     """Finds the marks of one command in what a pane writes. `pid` is its process, `code` its exit code, None
     until they are known."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, text: "TerminalText | RawText | None" = None) -> None:
         self._begin = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};begin;(\d+)\x07".encode())
         self._end = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};end;(\d+)\x07".encode())
         self._mark = f"\x1b]{MARK};{tag};".encode()
         self._longest = len(self._mark) + 32
         self._held: bytes = b""
-        self._text = TerminalText()
+        self._text = text or TerminalText()
         self.pid: int | None = None
         self.code: int | None = None
 

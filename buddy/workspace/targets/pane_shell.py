@@ -9,6 +9,7 @@ from buddy.safety.paths import Boundary, locate
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.environment import CAPTURED, TAG_VARIABLE
+from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.termination import run_to_end
 from buddy.workspace.targets.pane_command import PaneCommand
@@ -84,6 +85,16 @@ class PaneShell:
             await child.end("cancelled")
             raise
         return CommandInPane(self._connection, typed, child, pane)
+
+    async def start_terminal(
+        self, ctx: ToolContext, command: str, cwd: str, size: TerminalSize
+    ) -> CommandInPane:
+        """Refuse: a pane is a terminal already."""
+        del ctx, command, cwd, size
+        raise ToolError(
+            f"pty does not work on {self.name}, which is a terminal: leave it out, and use capture_pane and "
+            "send_keys while the command runs; nothing was run"
+        )
 
     async def _folder(self, ctx: ToolContext, cwd: str) -> str:
         """Return the folder to run in, as it was approved."""

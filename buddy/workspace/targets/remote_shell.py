@@ -1,28 +1,39 @@
-"""The commands of one target on another machine or in a container."""
+"""The commands of one target on another machine or in a container, on pipes or on a terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import posixpath
 import time
+from typing import Protocol
 
 from buddy.agent.formatting import format_count
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.launch import TerminalSize
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.termination import run_to_end
 from buddy.workspace.targets.connection import TargetConnection
-from buddy.workspace.targets.remote_command import RemoteCommand
+from buddy.workspace.targets.remote_command import RemoteCommand, RemoteEnd
+from buddy.workspace.targets.remote_terminal import RemoteTerminal
 
 BEGIN_LIMIT_S = 15.0
 POLL_S = 0.01
 
 
+class OtherSide(Protocol):
+    """The other side of a command."""
+
+    def end(self) -> RemoteEnd:
+        """Return what is known after the local client ended."""
+        ...
+
+
 class StartedCommand:
     """A command that was started over there."""
 
-    def __init__(self, connection: TargetConnection, command: RemoteCommand, child: Child, cwd: str) -> None:
+    def __init__(self, connection: TargetConnection, command: OtherSide, child: Child, cwd: str) -> None:
         self._connection, self._command, self._cwd = connection, command, cwd
         self.child = child
         self.advice = ""
@@ -60,10 +71,7 @@ class RemoteShell:
     async def start(self, ctx: ToolContext, command: str, cwd: str, *, in_background: bool) -> StartedCommand:
         """Start a command in a folder ("": the target's own). Connects; raises `ToolError`."""
         del in_background  # nobody sees where it runs
-        facts = await asyncio.to_thread(self._connection.ensure)
-        if cwd == "~" or cwd.startswith("~/"):
-            cwd = facts.home + cwd[1:]
-        folder = posixpath.join(facts.folder, cwd)
+        folder = await self._folder(cwd)
         remote = RemoteCommand(self._connection, folder, command)
         child = remote.start(self._children, ctx.task_id)
         try:
@@ -76,6 +84,42 @@ class RemoteShell:
             await child.end("not sent")
             raise
         return StartedCommand(self._connection, remote, child, cwd)
+
+    async def start_terminal(
+        self, ctx: ToolContext, command: str, cwd: str, size: TerminalSize
+    ) -> StartedCommand:
+        """Start a command on a terminal in a folder ("": the target's own). Connects; raises `ToolError`."""
+        folder = await self._folder(cwd)
+        remote = RemoteTerminal(self._connection, folder, command, size)
+        watching = asyncio.ensure_future(asyncio.to_thread(remote.watch))
+        try:
+            await asyncio.shield(watching)
+        except asyncio.CancelledError:
+            await run_to_end(_stop_watching(watching, remote))
+            raise
+        child = remote.start(self._children, ctx.task_id)
+        try:
+            await remote.begin(child)
+        except asyncio.CancelledError:
+            await run_to_end(child.end("cancelled"))
+            raise
+        except ToolError:
+            await child.end("not begun")
+            raise
+        return StartedCommand(self._connection, remote, child, cwd)
+
+    async def _folder(self, cwd: str) -> str:
+        facts = await asyncio.to_thread(self._connection.ensure)
+        if cwd == "~" or cwd.startswith("~/"):
+            cwd = facts.home + cwd[1:]
+        return posixpath.join(facts.folder, cwd)
+
+
+async def _stop_watching(watching: asyncio.Future[None], remote: RemoteTerminal) -> None:
+    await asyncio.wait({watching})
+    if not watching.cancelled():
+        watching.exception()  # nobody needs to know any more
+    await asyncio.to_thread(remote.finish)
 
 
 async def _wait_for_begin(remote: RemoteCommand, child: Child) -> None:

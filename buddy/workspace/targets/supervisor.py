@@ -20,7 +20,7 @@ MAX_SCRIPT_BYTES = 120_000
 
 SUPERVISOR_NEEDS = ("awk", "sed", "grep", "tr", "cat", "sleep")
 
-_MEMBERS = r"""
+MEMBERS = r"""
 members() {
   if [ -r "$proc/self/stat" ]; then
     tagged=$(grep -ls "BUDDY_JOB=$tag" "$proc"/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n' | tr '\n' ' ')
@@ -61,7 +61,7 @@ pause() { sleep 0.05 2>/dev/null || sleep 1; }
 sweep() {
   round=0
   while members; do
-    if [ $round = "$patience" ]; then kill -TERM $found; kill -CONT $found; fi
+    if [ $round = "$patience" ]; then kill -TERM $found; $hangup $found; kill -CONT $found; fi
     if [ $round -gt $((patience + 20)) ]; then kill -KILL $found; fi
     [ $round -gt $((patience + 80)) ] && return 1
     round=$((round + 1)); pause
@@ -70,7 +70,7 @@ sweep() {
 """
 """`members` lists the living processes of a command: those of its session, those that carry its tag, and
 their descendants. The programs that list them have ended by the time `alive` looks. `sweep` ends them: TERM,
-KILL after a second."""
+KILL after a second. `hangup` is a command that sends them another signal with TERM, `:` for none."""
 
 _RUN = r"""
 exec 3<&0 4>&2 2>&1
@@ -139,7 +139,7 @@ def run_script(tag: str, folder: str, command: str, *, proc: str = "/proc") -> b
     """Return the script that runs a command in a folder. Raises `ToolError` for one that can't be sent."""
     if "\0" in command:
         raise ToolError("the command holds a NUL character, which no command line can")
-    script = _script(_MEMBERS + _RUN, tag=tag, folder=folder, command=command, proc=proc)
+    script = script_text(MEMBERS + _RUN, tag=tag, folder=folder, command=command, proc=proc, hangup=":")
     if len(script) > MAX_SCRIPT_BYTES:
         raise ToolError("the command is too long to be sent; write it to a script file and run that")
     return script
@@ -149,16 +149,17 @@ def verify_script(tag: str, session: str, *, proc: str = "/proc") -> bytes:
     """Return the script that waits for the end of a command's processes and ends what goes on. `session`: the
     session they run in, "" when it is not known."""
     sid = session if session.isdigit() else "none"
-    return _script(_MEMBERS + _VERIFY, tag=tag, sid=sid, proc=proc)
+    return script_text(MEMBERS + _VERIFY, tag=tag, sid=sid, proc=proc, hangup=":")
 
 
 def hello_script(tag: str, folder: str, needs: tuple[str, ...]) -> bytes:
     """Return the script that describes the other side, with a program of `needs` that it lacks, and runs
     until its stdin ends."""
-    return _script(_HELLO, tag=tag, folder=folder or ".", needs=" ".join(needs))
+    return script_text(_HELLO, tag=tag, folder=folder or ".", needs=" ".join(needs))
 
 
-def _script(body: str, **variables: str) -> bytes:
+def script_text(body: str, **variables: str) -> bytes:
+    """Return a script with variables set in front of it."""
     # One compound command: the shell has read all of it before its stdin becomes the sign to stop.
     set_up = "\n".join(f"{name}={quote(value)}" for name, value in variables.items())
     return f"{{\n{set_up}\n{body}\n}}\n".encode("utf-8", "surrogateescape")

@@ -147,6 +147,11 @@ class Destination(Protocol):
         """Return the command that runs another `sh` over there, fed through stdin."""
         ...
 
+    def terminal_argv(self, program: str, private: str, tag: str, lead: str) -> tuple[str, ...]:
+        """Return the command that runs `sh` on a terminal over there. `lead` is its script, without quotes,
+        backslashes and `!`; `tag` is the value of BUDDY_JOB in its environment."""
+        ...
+
     def files_argv(self, program: str, private: str) -> tuple[str, ...]:
         """Return the command that `file_client` talks to."""
         ...

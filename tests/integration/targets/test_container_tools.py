@@ -1,5 +1,5 @@
 """Tools of a task that works in a container: of a stand-in with the programs of this machine, of one with
-those of busybox alone, and of podman."""
+those of busybox alone, of podman, and of docker where its daemon runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.containers import (
     Container,
     StandInContainer,
     connection_to,
-    podman,
+    real_container,
     settings_of,
     stand_in,
 )
@@ -54,16 +54,12 @@ pytestmark = requires("linux")
         "stand-in",
         pytest.param("busybox", marks=requires("busybox")),
         pytest.param("podman", marks=requires("podman")),
+        pytest.param("docker", marks=requires("docker")),
     ]
 )
 def container(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Container]:
-    home = tmp_path / "machine"
-    if request.param == "podman":
-        with podman(home) as running:
-            yield running
-    else:
-        with stand_in(home, busybox=request.param == "busybox") as running:
-            yield running
+    with real_container(request.param, tmp_path / "machine") as running:
+        yield running
 
 
 @pytest.fixture
@@ -428,9 +424,12 @@ async def test_a_question_names_the_container(pretended: StandInContainer, tmp_p
     assert not (here / "work/made").exists()
 
 
-@requires("podman")
-async def test_another_user_works_in_another_folder(tmp_path: Path) -> None:
-    with podman(tmp_path / "machine") as container:
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("podman", marks=requires("podman")), pytest.param("docker", marks=requires("docker"))],
+)
+async def test_another_user_works_in_another_folder(tmp_path: Path, kind: str) -> None:
+    with real_container(kind, tmp_path / "machine") as container:
         async with on_box(container, tmp_path, user="bob", folder="/home/bob") as session:
             assert (await call(session, run_shell, {"command": "id -un; pwd"})).text.startswith(
                 "bob\n/home/bob\n"
