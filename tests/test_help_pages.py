@@ -16,7 +16,7 @@ from buddy.agent.tool import ToolResult
 from buddy.cli.arguments import COMMANDS, LATER, parse
 from buddy.config.settings import Settings
 from buddy.extend.manual import Topic, find_topic, topics
-from buddy.repl.commands.registry import CommandError, builtin_commands
+from buddy.repl.commands.registry import CommandError, SlashCommand, builtin_commands
 from buddy.tools.builtin import BUILTIN_TOOLS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +76,11 @@ def test_a_page_is_short(page: Topic) -> None:
 def test_every_subcommand_and_slash_command_leads_to_a_page(name: str) -> None:
     has_page = any(name in (page.name, *page.also) for page in PAGES)
     assert has_page or name == "help", f"add {name} to the `also` line of one page of templates/help"
+
+
+@pytest.mark.parametrize("entry", SLASH.all(), ids=lambda entry: entry.name)
+def test_the_help_of_a_slash_command_has_no_full_stop(entry: SlashCommand) -> None:
+    assert not entry.help.endswith("."), "the first line of its docstring stands in a table: no full stop"
 
 
 @each_page

@@ -23,7 +23,11 @@ NO_SCENARIO = {
 
 
 def test_every_tool_has_a_scenario() -> None:
-    assert sorted([*SCENARIOS, *NO_SCENARIO]) == sorted(tool.name for tool in BUILTIN_TOOLS)
+    names = {tool.name for tool in BUILTIN_TOOLS}
+    listed = {*SCENARIOS, *NO_SCENARIO}
+    assert not names - listed, f"add a call to SCENARIOS in faults/cancel_rounds.py: {names - listed}"
+    assert not listed - names, f"no tool any more, remove: {listed - names}"
+    assert not {*SCENARIOS} & {*NO_SCENARIO}
 
 
 @pytest.mark.slow
