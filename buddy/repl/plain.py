@@ -10,13 +10,12 @@ from buddy.agent.events import TaskEvent
 from buddy.agent.formatting import format_count
 from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, ask_before_leaving, end_on_signals, hold_interrupts
 from buddy.repl.input.approval_line import (
-    NOTHING_WAITS,
     SEEN_BEFORE_S,
     TypedLine,
     Waiting,
     answer_of,
     answers,
-    is_letter,
+    doubt_of,
     letters_only,
     refusal,
     refusal_of,
@@ -431,12 +430,9 @@ class LineRepl:
                 self._act(answer)
             case None if text.strip() == "?":
                 self.print(PlainText(LINE_HELP))
-            case None if is_letter(text) and not (waiting.rows or asks) and text.strip() != doubted:
+            case None if (why := doubt_of(text, waiting)) and text.strip() != doubted:
                 self._doubted_letter = text.strip()
-                self._say(
-                    NOTHING_WAITS.format(self._doubted_letter).replace("Enter again", "The same line again")
-                    + "\n"
-                )
+                self._say(why.replace("Enter again", "The same line again") + "\n")
             case None:
                 line = parse_line(text, typed=not pasted)
                 if isinstance(line, Slash) and pasted and answers(line.line):

@@ -7,13 +7,12 @@ from typing import Protocol
 
 from buddy.repl.exit import CONFIRM_S, TWICE_S, Ending, ask_before_leaving
 from buddy.repl.input.approval_line import (
-    NOTHING_WAITS,
     TypedLine,
     Waiting,
     answer_of,
     came_whole,
     denial_of,
-    is_letter,
+    doubt_of,
     refusal,
     refusal_of,
 )
@@ -185,7 +184,7 @@ class Actions:
                 self._editor.clear()
                 self._act(answer)
             case None if (why := self._doubt(line, waiting)) and not self._insists(line):
-                if is_letter(line.text):
+                if doubt_of(line.text, waiting):
                     self._editor.mark_replaceable()
                 self._stage.hint(why)
             case None:
@@ -198,8 +197,8 @@ class Actions:
     def _doubt(self, line: TypedLine, waiting: Waiting) -> str:
         """Return the reason a line is sent only by a second Enter; "" for most."""
         text = line.text.strip()
-        if is_letter(text) and not (waiting.rows or waiting.question):
-            return NOTHING_WAITS.format(text)
+        if why := doubt_of(text, waiting):
+            return why
         if self._editor.is_replaceable and text and text == self._given_back.strip():
             return "This was refused. Enter again sends it as it is; typing replaces it."
         if text.startswith("!") and (came_whole(line) or (line.pasted and "\n" in text)):

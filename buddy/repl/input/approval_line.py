@@ -194,3 +194,18 @@ def refusal(why: Refused, line: TypedLine, waiting: Waiting) -> str:
 
 
 NOTHING_WAITS = "Nothing waits for an answer. Enter again sends '{}' to the model."
+SPELLED_OUT = "Not answered: only {} and Enter does. Enter again sends '{}' to the model."
+_SPELLED_OUT = {"yes": "y", "ok": "y", "okay": "y", "y": "y", "no": "n", "n": "n"}
+
+
+def doubt_of(text: str, waiting: Waiting) -> str:
+    """Return the reason a line that is no answer is sent only by a second Enter: a letter while nothing
+    waits, or an answer spelled out, which would withdraw the request it was meant for; "" for every other
+    line."""
+    text = text.strip()
+    if is_letter(text):
+        return "" if waiting.rows or waiting.question else NOTHING_WAITS.format(text)
+    letter = _SPELLED_OUT.get(text.rstrip(".!").lower())
+    if letter is None or not waiting.rows or waiting.question:
+        return ""
+    return SPELLED_OUT.format(letter, text)

@@ -30,7 +30,7 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """Return the text as inserted into the line: a mark for a long one."""
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= FOLDED_CHARS and lines <= FOLDED_LINES:
             return text
         size = f"{lines} lines" if lines > FOLDED_LINES else f"{len(text)} characters"

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 from buddy.agent.display import Command, Diff, FileDiff
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
-from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusal, refusal_of
+from buddy.repl.input.approval_line import (
+    TypedLine,
+    Waiting,
+    answer_of,
+    doubt_of,
+    refusal,
+    refusal_of,
+)
 from buddy.repl.intents import ApprovalAnswer, Prompt
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.live import inbox_lines
@@ -249,6 +256,39 @@ async def test_RU_B5_a_lone_letter_is_held_when_nothing_waits(letter: str) -> No
         assert stage.repl.editor.text == letter
         stage.type("\r")
         await stage.until(lambda: stage.intents == [Prompt(letter)])
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("yes", "Not answered: only y and Enter does. Enter again sends 'yes' to the model."),
+        ("Y", "Not answered: only y and Enter does. Enter again sends 'Y' to the model."),
+        ("ok.", "Not answered: only y and Enter does. Enter again sends 'ok.' to the model."),
+        ("no", "Not answered: only n and Enter does. Enter again sends 'no' to the model."),
+        ("y", ""),
+        ("n use pnpm", ""),
+        ("yes, but use pnpm", ""),
+        ("not yet", ""),
+    ],
+)
+def test_an_answer_spelled_out_is_doubted_while_a_request_waits(line: str, doubt: str) -> None:
+    assert doubt_of(line, waiting(asked_state())) == doubt
+    assert doubt_of(line, waiting(asked_state(question=True))) == ""  # it answers the question
+
+
+def test_an_answer_spelled_out_is_a_prompt_when_nothing_waits() -> None:
+    assert [doubt_of(line, Waiting(())) for line in ("yes", "no", "Y")] == ["", "", ""]
+
+
+async def test_an_answer_spelled_out_withdraws_a_request_only_by_a_second_enter() -> None:
+    async with running_repl(columns=100) as stage:
+        await edit_waits(stage, 10)
+        await stage.shows("y yes")
+        await stage.line("yes")
+        await stage.shows("Not answered: only y and Enter does. Enter again sends 'yes' to the model.")
+        assert stage.intents == []
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [Prompt("yes")])
 
 
 async def test_RU_B5_a_letter_typed_anew_is_held_anew() -> None:

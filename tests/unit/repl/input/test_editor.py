@@ -210,6 +210,14 @@ async def test_another_editor_gets_the_text_and_what_it_writes_is_sent(
         await sent(stage, Prompt(expected))
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_newline_at_the_end_of_a_paste_is_no_line_of_its_own(end: str) -> None:
+    text = "\n".join(f"line {n}" for n in range(200)) + end
+    pastes = Pastes()
+    assert pastes.fold(text) == "[pasted #1, 200 lines]"
+    assert pastes.expand("[pasted #1, 200 lines]") == text
+
+
 def test_a_mark_nobody_pasted_is_text() -> None:
     assert Pastes().expand("[pasted #1, 842 lines]") == "[pasted #1, 842 lines]"
     pastes = Pastes()
