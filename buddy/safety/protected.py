@@ -322,6 +322,11 @@ _EXAMPLE = pattern(
     r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
 )
 _PROCESS_SECRETS = pattern(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
+_RECORDS = pattern(
+    r"/\.buddyx(?:/(?:trash|exports)(?:/.*)?|/sessions(?:/(?![^/]+/output(?:/|\Z)).*)?)?\Z"
+)
+"""What was said, deleted and exported, whatever it was named before. Long outputs are read back by their
+path."""
 _RUN_BY_PYTHON = pattern(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
 _SHORT_NAME = pattern(r"([a-z0-9_-]{1,6})~[0-9]{1,3}(?:\.[a-z0-9]{1,3})?")
 _IGNORED_BY_SOME_FILE_SYSTEMS = pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
@@ -377,6 +382,8 @@ def secret_reason(path: str, places: ProtectedPlaces) -> str:
     text = _folded(path)
     parts = text.split("/")
     name = parts[-1]
+    if "/.buddyx" in text and _RECORDS().search(text):
+        return "buddy's own records of sessions, which may hold what was allowed once"
     if _EXAMPLE().fullmatch(name):
         return ""
     for part in parts:

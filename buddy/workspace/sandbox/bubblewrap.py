@@ -129,7 +129,7 @@ def _mounts(profile: SandboxProfile) -> Iterator[str]:
 
 
 def _hide(profile: SandboxProfile) -> Iterator[str]:
-    """Cover hidden places, and mount the writable places inside them on top again."""
+    """Cover hidden places, and mount the writable and reopened places inside them on top again."""
     empty = (*SOCKET_FOLDERS, "/tmp", "/var/tmp")  # noqa: S108 - places to compare
     mounted = (*profile.shown, *profile.writable)
     hidden = [
@@ -143,5 +143,8 @@ def _hide(profile: SandboxProfile) -> Iterator[str]:
     for path in sorted(profile.writable):
         if path not in hidden and lies_in_any(path, folders):
             yield from ("--bind", path, path)
+    for path in sorted(profile.reopened):
+        if path not in profile.writable:
+            yield from ("--ro-bind", path, path)
     for path in folders:
         yield from ("--remount-ro", path)

@@ -1,4 +1,5 @@
-"""Files of the home folder, outside of the workspace, whose names say that they hold secrets.
+"""Files of the home folder, outside of the workspace, whose names say that they hold secrets, and buddy's
+records of other projects.
 
 Folders with credentials have known names; a `.env` of another project or a `server.key` may lie anywhere. A
 walk that is bounded in depth and entries finds those near the top. It is made in a thread, seldom.
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.workspace.sandbox.profile import is_in_package, lies_in_any
+from buddy.workspace.sandbox.session_records import FOLDER, record_folders
 
 DEPTH = 4
 """Levels below the home folder: `~/code/client/project/.env` is found."""
@@ -64,7 +66,9 @@ class HomeSecrets:
                 seen += len(many)
                 for entry in many:
                     if entry.is_dir(follow_symlinks=False):
-                        if not entry.name.startswith(".") and not is_in_package(f"{entry.path}/x"):
+                        if entry.name == FOLDER:
+                            yield from record_folders((folder,))
+                        elif not entry.name.startswith(".") and not is_in_package(f"{entry.path}/x"):
                             below.append(entry.path)
                     elif _looks_secret(entry, places):
                         yield entry.path

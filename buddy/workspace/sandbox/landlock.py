@@ -24,7 +24,8 @@ def landlock_argv(rules_fd: int, seccomp_fd: int) -> tuple[str, ...]:
 def landlock_rules(profile: SandboxProfile) -> bytes:
     """Return the rules for `landlock_exec`, which adds the command's own terminal. Other devices are not even
     readable: the user's terminals, cameras and keyboards are among them."""
-    readable = (b"r" + os.fsencode(path) for path in _around("/", (*profile.hidden, "/dev")))
+    around = (*_around("/", (*profile.hidden, "/dev")), *profile.reopened)
+    readable = (b"r" + os.fsencode(path) for path in around)
     writable = (b"w" + os.fsencode(path) for path in (*profile.writable, profile.scratch, *OWN_DEVICES))
     return b"\0".join((*readable, *writable))
 

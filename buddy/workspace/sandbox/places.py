@@ -40,6 +40,7 @@ from buddy.workspace.sandbox.profile import (
     is_protected_name,
     lies_in_any,
 )
+from buddy.workspace.sandbox.session_records import FOLDER, is_records, output_folders, record_folders
 
 MAX_ENTRIES = 500_000
 """Limit on the entries a survey reads; commands cannot change folders beyond it."""
@@ -82,6 +83,8 @@ class _Folder(msgspec.Struct, frozen=True):
     protected: tuple[str, ...]
     repositories: tuple[str, ...]
     secrets: tuple[str, ...]
+    records: str = ""
+    """buddy's own folder in it."""
 
 
 class Surveyor:
@@ -120,6 +123,9 @@ class Surveyor:
             self._known[path] = folder
             found.append(folder)
             folders += folder.folders
+            if folder.records:
+                # First in the list: read last, so that they use up no part of the limit that others need.
+                folders.insert(0, os.path.join(folder.records, "worktrees"))
             entries += folder.entries
         return WorkspaceSurvey(
             tuple(path for one in found for path in one.protected),
@@ -147,10 +153,13 @@ class Surveyor:
         repositories: list[str] = []
         secrets: list[str] = []
         names: set[str] = set()
+        records = ""
         for entry in entries:
             name = entry.name.lower()
             is_folder = entry.is_dir(follow_symlinks=False)
             names.add(name)
+            if name == FOLDER and is_folder:
+                records = entry.path
             if name == ".git":
                 repositories.append(entry.path)
             elif _is_protected(entry.path, name) and not is_in_package(entry.path):
@@ -163,6 +172,8 @@ class Surveyor:
         if is_bare(names):
             repositories.append(path)
         settled = time.time_ns() - sign[2] > CLOCK_TICK_NS
+        if self._is_in_records(path):  # protected as a whole; only secret files matter
+            protected, repositories = [], []
         return _Folder(
             sign,
             settled,
@@ -171,7 +182,14 @@ class Surveyor:
             tuple(protected),
             tuple(repositories),
             tuple(secrets),
+            records,
         )
+
+    def _is_in_records(self, path: str) -> bool:
+        """Tell whether a folder lies in a worktree of the workspace, and is not itself worked in."""
+        return any(
+            f"/{FOLDER}/" in path[len(root) :] for root in self._roots if is_at_or_below(path, root)
+        ) and not any(f"/{FOLDER}/" in root and is_at_or_below(path, root) for root in self._roots)
 
 
 def _is_protected(path: str, name: str) -> bool:
@@ -220,6 +238,9 @@ def profile_for(
         *map(os.path.realpath, closed),
     )
     secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets[:MAX_SECRETS]))
+    covered = tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots))
+    records = () if changing else tuple(record_folders((boundary.root, *boundary.extra, boundary.main)))
+    covered = _outermost((*covered, *(path for path in records if not is_at_or_below(boundary.root, path))))
     return SandboxProfile(
         kind=kind,
         shown=tuple(
@@ -227,10 +248,11 @@ def profile_for(
         ),
         writable=tuple(place for place in dict.fromkeys(open_places) if os.path.lexists(place)),
         protected=_few(path for path in _within(protected, open_places) if os.path.exists(path)),
-        hidden=tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots)),
+        hidden=covered,
         scratch=scratch,
         network=network and changing,
         files=tuple(path for path in open_places if os.path.isfile(path)),
+        reopened=output_folders(path for path in covered if is_records(path)),
     )
 
 

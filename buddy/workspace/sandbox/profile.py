@@ -28,7 +28,7 @@ class SandboxProfile(msgspec.Struct, frozen=True):
 
     Everything not named here is readable and not writable. `shown` are folders that stay visible although
     `/tmp` is private. `writable` files and folders can be changed, except for the `protected` paths in them.
-    `hidden` ones look empty. `scratch` is the host folder behind `/tmp` and `/var/tmp`. `files` are the
+    `hidden` ones look empty, except for the `reopened` folders in them. `scratch` is the host folder behind `/tmp` and `/var/tmp`. `files` are the
     single files among `writable`. `network` means the namespace with the proxy, else there is no network at
     all.
     """
@@ -41,6 +41,7 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     scratch: str
     network: bool
     files: tuple[str, ...] = ()
+    reopened: tuple[str, ...] = ()
 
 
 def is_writable(profile: SandboxProfile, path: str) -> bool:

@@ -42,6 +42,7 @@ def seatbelt_text(profile: SandboxProfile) -> str:
     # Moving a folder away would lift the protection of paths in it.
     lines.append(_rule("deny file-write-unlink", "literal", writable))
     lines.append(_rule("deny file-read* file-write*", "subpath", profile.hidden))
+    lines.append(_rule("allow file-read*", "subpath", profile.reopened))
     return "".join(lines)
 
 
