@@ -16,6 +16,7 @@ import pytest_asyncio
 from buddy.headless.serve.event_stream import PageLimits
 from buddy.headless.serve.guard import MAX_BODY_BYTES
 from buddy.headless.serve.server import AddressError, listen_on_port, listen_on_socket
+from buddy.llm.scripted import Say
 from tests.support.page_client import Page, serving
 
 PATHS = ("/session", "/events", "/diff", "/openapi.json", "/nothing", "//session", "/session/")
@@ -285,3 +286,40 @@ def test_a_dead_socket_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
         listen_on_socket(str(tmp_path / "none" / "page"))
     with pytest.raises(AddressError, match="expected a path for a new socket"):
         listen_on_socket(str(tmp_path / ("x" * 200)))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"GET /session HT", b"POST /prompt HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"\r\n"],
+    ids=["silent", "half a line", "half a head", "an empty line"],
+)
+async def test_ATTACK9_connections_without_the_token_keep_nobody_out(tmp_path: Path, first: bytes) -> None:
+    async with serving(tmp_path, [(Say("hello"),)]) as page, page.events() as reader, contextlib.AsyncExitStack() as stack:
+        for _ in range(500):
+            _, writer = await asyncio.open_connection("127.0.0.1", page.port)
+            stack.callback(writer.close)
+            writer.write(first)
+        for path in ("/session", "/", "/page.js"):
+            assert (await page.get(path)).status == 200
+        assert (await page.post("/prompt", {"text": "hi"})).status == 200
+        await reader.until("turn_finished")
+
+
+async def test_ATTACK9_readers_of_public_files_keep_nobody_out(tmp_path: Path) -> None:
+    async with serving(tmp_path) as page, contextlib.AsyncExitStack() as stack:
+        for _ in range(450):
+            stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
+            stack.callback(writer.close)
+            writer.write(page.head("GET", "/page.js", token=""))
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await stream.readexactly(12)
+        assert (await page.get("/session")).status == 200
+
+
+async def test_ATTACK9_many_connections_with_the_token_stay(tmp_path: Path) -> None:
+    async with serving(tmp_path, [(Say("hello"),)]) as page, contextlib.AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(page.events()) for _ in range(100)]
+        assert {reader.status for reader in readers} == {200}
+        assert (await page.post("/prompt", {"text": "hi"})).status == 200
+        for reader in readers:
+            await reader.until("turn_finished")

@@ -22,6 +22,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MAX_BODY_BYTES = 1_000_000
+ADMIT = "admit"
+"""In the state of a request: the function to call once its connection has shown the token."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -63,6 +65,8 @@ class PageGuard:
 
         refusal = self.judge(scope)
         if refusal is None:
+            if scope["path"] not in self._public and ADMIT in scope.get("state", {}):
+                scope["state"][ADMIT]()
             await self._app(scope, receive, send_guarded)
             return
         await send_error(send_guarded, refusal.status, refusal.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import os
 import secrets
@@ -21,12 +22,15 @@ from buddy.app.session import Session
 from buddy.headless.serve.event_log import EventLog
 from buddy.headless.serve.event_stream import PageEvents, PageLimits
 from buddy.headless.serve.feed import SessionFeed
+from buddy.headless.serve.guard import ADMIT
 from buddy.headless.serve.requests import SessionRequests
 from buddy.headless.serve.routes import build_app
 
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 400
+MAX_STRANGERS = 64
+"""Connections without the token; the rest is kept for those with it."""
 MAX_HEADER_BYTES = 32_000
 CLOSE_WITHIN_S = 2
 HOST = "127.0.0.1"
@@ -53,13 +57,37 @@ class PageAddress(msgspec.Struct, frozen=True):
         )
 
 
+class _Strangers:
+    """Connections that have shown no token, oldest first. Beyond `most` the oldest gives way: any user of the
+    machine can connect, and must not use up the places of those with the token."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._transports: dict[asyncio.Transport, None] = {}
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """Count a new connection; end the oldest where there are too many."""
+        self._transports[transport] = None
+        if len(self._transports) > self._most:
+            oldest = next(iter(self._transports))
+            self.remove(oldest)
+            oldest.abort()
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        """Count a connection no longer: it has shown the token, or is closed."""
+        self._transports.pop(transport, None)
+
+
 def _connections(first_request_s: float) -> type[H11Protocol]:
     """Return connections that the application can cut, and that end when no request comes."""
+    strangers = _Strangers(MAX_STRANGERS)
 
     class Connection(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
-            self.app_state = {**self.app_state, "transport": transport}
+            strangers.add(transport)
+            admit = functools.partial(strangers.remove, transport)
+            self.app_state = {**self.app_state, "transport": transport, ADMIT: admit}
             self._first = self.loop.call_later(first_request_s, self._end_silent)
 
         def _end_silent(self) -> None:
@@ -68,6 +96,7 @@ def _connections(first_request_s: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._first.cancel()
+            strangers.remove(self.transport)
             super().connection_lost(exc)
 
     return Connection
