@@ -322,9 +322,7 @@ _EXAMPLE = pattern(
     r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
 )
 _PROCESS_SECRETS = pattern(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
-_RECORDS = pattern(
-    r"/\.buddyx(?:/(?:trash|exports)(?:/.*)?|/sessions(?:/(?![^/]+/output(?:/|\Z)).*)?)?\Z"
-)
+_RECORDS = pattern(r"/\.buddyx(?:/(?:trash|exports)(?:/.*)?|/sessions(?:/(?![^/]+/output(?:/|\Z)).*)?)?\Z")
 """What was said, deleted and exported, whatever it was named before. Long outputs are read back by their
 path."""
 _RUN_BY_PYTHON = pattern(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")

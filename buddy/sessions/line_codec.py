@@ -184,11 +184,15 @@ def first_line(data: bytes) -> Line | None:
     return None
 
 
-def last_line(data: bytes) -> Line | None:
-    """Return the last good line of bytes that may begin within one; the others are not looked at."""
-    for raw in reversed(data.split(b"\n")):
+MAX_TRIED = 1_000
+
+
+def last_line(data: bytes, seal: Seal | None = None) -> Line | None:
+    """Return the last good line of bytes that may begin within one, and that `seal` fits where it is given;
+    the others are not looked at, nor what stands before `MAX_TRIED` damaged ones."""
+    for raw in reversed(data.rsplit(b"\n", MAX_TRIED)):
         with suppress(LineError):
-            return _decode_line(raw.rstrip(b"\r"), 0, 0).line
+            return _decode_line(raw.rstrip(b"\r"), 0, 0, seal).line
     return None
 
 

@@ -18,6 +18,8 @@ from buddy.sessions.lock import is_locked
 from buddy.sessions.records import VERSION, Renamed, SessionHeader
 
 TAIL_BYTES = 65_536
+MAX_LISTED_BYTES = 64_000_000
+"""The most that a list reads of a journal: a foreign one may be as large as its author liked."""
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
 _ANSWER = b'"role":"assistant"'
 """These bytes occur unescaped only in records of replies."""
@@ -78,12 +80,10 @@ def brief(sessions: str, signer: Signer, files: JournalFiles, workspace: str) ->
     for session_id in _ids(sessions):
         directory = os.path.join(sessions, session_id)
         path = os.path.join(directory, JOURNAL)
-        try:
+        with contextlib.suppress(OSError):
             header = read_header(path, files)
             last_at = _last_at(path, files)
-        except OSError:
-            continue
-        found.append(_brief(session_id, directory, header, last_at, signer, files, workspace))
+            found.append(_brief(session_id, directory, header, last_at, signer, files, workspace))
     return sorted(found, key=lambda session: (session.last_at, session.session_id), reverse=True)
 
 
@@ -101,6 +101,12 @@ def _brief(
         foreign = owner.foreign or header.session_id != session_id
         return Brief(session_id, directory, last_at, foreign, owner.made_in)
     # The first line is lost, or was never written: rare enough to read the whole.
+    with files.open_file(os.path.join(directory, JOURNAL), os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > MAX_LISTED_BYTES:
+            seal = ownership(directory, None, signer, workspace).seal
+            end = files.read_open(descriptor, size - MAX_LISTED_BYTES, size)
+            return Brief(session_id, directory, last_at, last_line(end, seal) is None, has_said=True)
     loaded = load(directory, signer, files, workspace=workspace)
     return Brief(session_id, directory, loaded.last_at, loaded.foreign, has_said=bool(loaded.state.tasks))
 
@@ -146,7 +152,9 @@ def summary(session: Brief, files: JournalFiles) -> SessionSummary:
     """Return the details of a session. Raises `OSError`."""
     path = os.path.join(session.directory, JOURNAL)
     header = read_header(path, files)
-    data = files.read_all(path)
+    with files.open_file(path, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        data = files.read_open(descriptor, 0, min(size, MAX_LISTED_BYTES))
     renamed, tasks = _name_and_task_count(data)
     return SessionSummary(
         session_id=session.session_id,
@@ -156,7 +164,7 @@ def summary(session: Brief, files: JournalFiles) -> SessionSummary:
         tasks=tasks,
         created_at=header.created_at if header is not None else 0.0,
         last_at=session.last_at,
-        size_bytes=len(data),
+        size_bytes=size,
         foreign=session.foreign,
         newer=header is not None and header.version > VERSION,
         locked=not session.foreign and is_locked(session.directory, files),
@@ -179,15 +187,16 @@ def _ids(sessions: str) -> list[str]:
 
 
 def _last_at(path: str, files: JournalFiles) -> float:
-    """Return the time of the last good record; reads the whole file only when the tail lies inside one huge
-    record."""
+    """Return the time of the last good record; reads more than the tail only when that lies inside one huge
+    record. The time of the file where the record is larger than what is read."""
     with files.open_file(path, os.O_RDONLY) as descriptor:
-        size = os.fstat(descriptor).st_size
-        for start in (size - 4096, size - TAIL_BYTES, 0):
-            line = last_line(files.read_open(descriptor, max(0, start), size))
+        state = os.fstat(descriptor)
+        size = state.st_size
+        for length in (4096, TAIL_BYTES, MAX_LISTED_BYTES):
+            line = last_line(files.read_open(descriptor, max(0, size - length), size))
             if line is not None:
                 return line.at
-    return 0.0
+        return state.st_mtime if size > MAX_LISTED_BYTES else 0.0
 
 
 def _name_and_task_count(data: bytes) -> tuple[Renamed, int]:

@@ -294,7 +294,11 @@ def test_a_dead_socket_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
     ids=["silent", "half a line", "half a head", "an empty line"],
 )
 async def test_ATTACK9_connections_without_the_token_keep_nobody_out(tmp_path: Path, first: bytes) -> None:
-    async with serving(tmp_path, [(Say("hello"),)]) as page, page.events() as reader, contextlib.AsyncExitStack() as stack:
+    async with (
+        serving(tmp_path, [(Say("hello"),)]) as page,
+        page.events() as reader,
+        contextlib.AsyncExitStack() as stack,
+    ):
         for _ in range(500):
             _, writer = await asyncio.open_connection("127.0.0.1", page.port)
             stack.callback(writer.close)

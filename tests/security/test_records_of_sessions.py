@@ -160,8 +160,10 @@ async def test_ATTACK9_a_command_that_reads_sees_no_records(level: int, command:
         _lay_machine(machine)
         ran = await machine.run(command, machine.confinement("read-only"))
         assert SECRET not in ran.text
-        seen = await machine.run("cat main.py; cat .buddyx/sessions/*/output/17.out || cat "
-                                 f"{SESSION}/output/17.out", machine.confinement("read-only"))
+        seen = await machine.run(
+            f"cat main.py; cat .buddyx/sessions/*/output/17.out || cat {SESSION}/output/17.out",
+            machine.confinement("read-only"),
+        )
         assert "print('hello')" in seen.text
         assert "the end of the build" in seen.text
 
@@ -180,7 +182,9 @@ async def test_ATTACK9_a_command_in_a_worktree_sees_no_records_of_the_main_tree(
             extra=(str(machine.work / SESSION / "output"),),
             main=str(machine.work),
         )
-        command = f"cat {tree}/main.py {machine.work}/{SESSION}/*/*.out {machine.work}/{SESSION}/output/17.out; "
+        command = (
+            f"cat {tree}/main.py {machine.work}/{SESSION}/*/*.out {machine.work}/{SESSION}/output/17.out; "
+        )
         command += f"grep -rs hunter {machine.work}"
         ran = await machine.run(command, Confinement("read-only", boundary))
         assert "in the worktree" in ran.text
@@ -223,8 +227,7 @@ async def test_ATTACK9_a_link_among_the_outputs_opens_nothing(level: int) -> Non
         other.mkdir()
         (other / "output").symlink_to(machine.home / ".ssh")
         ran = await machine.run(
-            "cat .buddyx/sessions/*/output/* .buddyx/sessions/*/output/blobs/*", machine.confinement("read-only")
+            "cat .buddyx/sessions/*/output/* .buddyx/sessions/*/output/blobs/*",
+            machine.confinement("read-only"),
         )
         assert SECRET not in ran.text
-
-

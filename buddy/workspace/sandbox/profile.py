@@ -28,9 +28,9 @@ class SandboxProfile(msgspec.Struct, frozen=True):
 
     Everything not named here is readable and not writable. `shown` are folders that stay visible although
     `/tmp` is private. `writable` files and folders can be changed, except for the `protected` paths in them.
-    `hidden` ones look empty, except for the `reopened` folders in them. `scratch` is the host folder behind `/tmp` and `/var/tmp`. `files` are the
-    single files among `writable`. `network` means the namespace with the proxy, else there is no network at
-    all.
+    `hidden` ones look empty, except for the `reopened` folders in them. `scratch` is the host folder behind
+    `/tmp` and `/var/tmp`. `files` are the single files among `writable`. `network` means the namespace with
+    the proxy, else there is no network at all.
     """
 
     kind: Kind

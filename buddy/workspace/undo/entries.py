@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,7 +14,7 @@ import msgspec
 from buddy.agent.cancel import on_failure
 from buddy.agent.json_codec import decode, encode
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import is_beneath, make_private_folders
+from buddy.safety.paths import is_beneath, make_private_folders, open_regular
 from buddy.safety.sanitise import visible
 from buddy.safety.seal import Seal
 from buddy.workspace.files.atomic_replace import Disk, write_all
@@ -68,7 +70,7 @@ class BlobStore:
     def load(self, digest: str) -> bytes:
         """Return a stored content. Raises `ToolError` when it is missing or damaged."""
         try:
-            with open(os.path.join(self._folder, digest), "rb") as file:
+            with os.fdopen(open_regular(os.path.join(self._folder, digest)), "rb") as file:
                 data = file.read()
         except FileNotFoundError as error:
             raise ToolError("the content to restore is missing from the session folder") from error
@@ -302,8 +304,7 @@ class EntryFile:
     def append(self, line: Line) -> None:
         """Write a line and flush it to disk. Raises `OSError`."""
         make_private_folders(self._folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        descriptor = self._open(os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         data = encode(line)
         try:
             # The newline first: otherwise a line torn by a crash would absorb this one.
@@ -311,12 +312,21 @@ class EntryFile:
         finally:
             os.close(descriptor)
 
+    def _open(self, flags: int) -> int:
+        """Open the file, never waiting for a pipe in its place. Raises `OSError`."""
+        # Without O_NONBLOCK, opening a pipe waits for its other end.
+        descriptor = os.open(self._path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "expected a regular file, found something else", self._path)
+        return descriptor
+
     def lines(self) -> Iterator[Line]:
         """Yield the complete lines. A torn last line is left out: its edit was not made. `unsealed` counts
         entries that another session wrote."""
         self.unsealed = 0
         try:
-            with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            with os.fdopen(self._open(os.O_RDONLY), "rb") as file:
                 texts = file.read().split(b"\n")
         except FileNotFoundError:
             return

@@ -19,13 +19,14 @@ import msgspec
 from buddy.agent.cancel import on_failure
 from buddy.agent.json_codec import decode, encode
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import make_private_folders, remove_tree, walk_tree
+from buddy.safety.paths import make_private_folders, read_regular, remove_tree, walk_tree
 from buddy.safety.sanitise import visible
 from buddy.workspace.files.atomic_replace import rename_to_free
 from buddy.workspace.files.store import ACTS_AS_OWNER, folder_of
 
 _THING = "it"
 _WHERE = "where.json"
+_MAX_WHERE_BYTES = 100_000
 _GOING = "going-"
 """Before the name of a box that is being removed for good."""
 
@@ -168,9 +169,9 @@ def _new(box_id: str, real: str, task_id: int, seal: Seal) -> Trashed:
 
 def _where(box: str) -> Trashed | None:
     try:
-        with open(os.path.join(box, _WHERE), "rb") as file:
-            return decode(file.read(), Trashed)
-    except (OSError, ValueError, msgspec.MsgspecError):
+        # A cloned repository may bring a link to a device there, an archive a pipe.
+        return decode(read_regular(os.path.join(box, _WHERE), _MAX_WHERE_BYTES), Trashed)
+    except (OSError, ToolError, ValueError, msgspec.MsgspecError):
         return None
 
 
