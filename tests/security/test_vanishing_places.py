@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,59 @@ async def test_a_socket_that_goes_before_it_is_hidden_stops_no_command(command: 
 CONNECT = (
     'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("{}"); print("connected")\' || true'
 )
+
+
+OTHERS = 12_345
+"""The id of a user and a group that are not those who run the tests."""
+ALLOWS_ROOT = struct.pack("<I" + "HHi" * 5, 2, 1, 7, -1, 2, 7, 0, 4, 0, -1, 16, 7, -1, 32, 0, -1)
+"""An access control list: everything for the owner and for user 0, nothing for others."""
+
+
+@requires("bwrap", "root")
+@pytest.mark.parametrize(
+    ("owner", "group", "mode"),
+    [
+        (OTHERS, OTHERS, 0o700),
+        (OTHERS, OTHERS, 0o750),
+        (OTHERS, OTHERS, 0o711),
+        (OTHERS, OTHERS, 0o701),
+        (OTHERS, 0, 0o700),
+        (OTHERS, 0, 0o710),
+        (0, OTHERS, 0o700),
+        (0, 0, 0o700),
+    ],
+    ids=lambda value: oct(value) if value < OTHERS else "other",
+)
+@pytest.mark.parametrize("below", [".", "open/further"])
+async def test_a_socket_in_a_folder_of_another_user_stops_no_command_of_root(
+    owner: int, group: int, mode: int, below: str
+) -> None:
+    async with sandbox_machine() as machine:
+        folder = machine.outside / "theirs"
+        (folder / below).mkdir(parents=True)
+        path = folder / below / "service"
+        with listening(path):
+            path.chmod(0o777)
+            os.chown(folder, owner, group)
+            folder.chmod(mode)
+            ran = await machine.run(f"{CONNECT.format(path)}; echo fine", machine.confinement())
+    assert ran.text.splitlines()[-1] == "fine"
+    assert "connected" not in ran.text
+    assert str(machine.top) not in ran.text  # it could be covered, or needed no cover
+
+
+@requires("bwrap", "root", "extended attributes")
+async def test_a_socket_that_a_list_of_another_user_opens_to_root_is_not_reached() -> None:
+    async with sandbox_machine() as machine:
+        folder = machine.outside / "theirs"
+        folder.mkdir()
+        path = folder / "service"
+        with listening(path):
+            path.chmod(0o777)
+            os.chown(folder, OTHERS, OTHERS)
+            os.setxattr(folder, "system.posix_acl_access", ALLOWS_ROOT)
+            ran = await machine.run(f"{CONNECT.format(path)}; echo fine", machine.confinement())
+    assert "connected" not in ran.text
 
 
 @requires("bwrap")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
 
 from buddy.workspace.sandbox.profile import SandboxProfile, lies_in_any
 
@@ -19,6 +20,8 @@ _KERNEL_SETTINGS = (
 _KERNEL_MEMORY = ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users")
 
 
+_ACCESS_LIST = "system.posix_acl_access"
+"""An attribute that may let a user in whom the mode keeps out."""
 FILTER_FD = 9
 """The descriptor that a tolerant start reads the filter from."""
 _STATUS_FD = 8
@@ -128,6 +131,27 @@ def _mounts(profile: SandboxProfile) -> Iterator[str]:
     yield from _hide(profile)
 
 
+def _is_closed_to_root(folder: str) -> bool:
+    """Tell whether root in a user namespace can't get into a real path. There it is the owner of root's files
+    alone, and no capability counts for folders of others: nothing inside can be covered, or reached."""
+    groups = {os.getegid(), *os.getgroups()}
+    while folder != "/":
+        try:
+            status = os.lstat(folder)
+            if not _may_enter(status, groups) and _ACCESS_LIST not in os.listxattr(folder):
+                return True
+        except OSError:
+            return False
+        folder = os.path.dirname(folder)
+    return False
+
+
+def _may_enter(status: os.stat_result, groups: Collection[int]) -> bool:
+    if status.st_uid == 0:
+        return True
+    return bool(status.st_mode & (stat.S_IXGRP if status.st_gid in groups else stat.S_IXOTH))
+
+
 def _hide(profile: SandboxProfile) -> Iterator[str]:
     """Cover hidden places, and mount the writable and reopened places inside them on top again."""
     empty = (*SOCKET_FOLDERS, "/tmp", "/var/tmp")  # noqa: S108 - places to compare
@@ -137,6 +161,13 @@ def _hide(profile: SandboxProfile) -> Iterator[str]:
         for path in sorted(profile.hidden)
         if lies_in_any(path, mounted) or not lies_in_any(path, empty)  # otherwise it no longer exists
     ]
+    if os.geteuid() == 0:
+        closed = {
+            folder
+            for folder in {*map(os.path.dirname, hidden)}
+            if _is_closed_to_root(os.path.realpath(folder))
+        }
+        hidden = [path for path in hidden if os.path.dirname(path) not in closed]
     folders = [path for path in hidden if os.path.isdir(path)]
     for path in hidden:
         yield from ("--tmpfs", path) if path in folders else ("--ro-bind", "/dev/null", path)
