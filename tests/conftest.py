@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 
 import pytest
@@ -21,6 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda *_: None)  # as before for the tests; what they start has the default
     for name in KEYS:
         del os.environ[name]
+    # Workers and programs that tests start read compiled modules, where they would compile some hundred each.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     # An example for which the machine stood still is no failure.
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
