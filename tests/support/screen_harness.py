@@ -19,7 +19,7 @@ from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.screen.output import FrameOutput
 from buddy.repl.screen.terminal_status import Notifications
 from buddy.repl.view.state import NO_SESSION, SessionFacts
-from tests.support.screen_text import everything_of, rows_of
+from tests.support.screen_text import ScreenText
 
 DEADLINE_S = 50.0
 
@@ -29,14 +29,14 @@ class FakeTerminal:
 
     def __init__(self, columns: int, rows: int) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.5)
-        self.stream = pyte.ByteStream(self.screen)
+        self._text = ScreenText(self.screen)
         self.written: list[bytes] = []
         self.is_stalled = False
         self.gone = False
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
-        self.stream.feed(data)
+        self._text.feed(data)
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:
         self.on_drained = on_drained
@@ -49,11 +49,11 @@ class FakeTerminal:
 
     def rows(self) -> list[str]:
         """The screen, without blank lines at its end."""
-        return rows_of(self.screen)
+        return self._text.rows()
 
     def everything(self) -> list[str]:
         """Scrollback and screen."""
-        return everything_of(self.screen)
+        return self._text.everything()
 
 
 class Stage:

@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import pyte
 
 from tests.support.program import Program
-from tests.support.screen_text import everything_of, rows_of
+from tests.support.screen_text import ScreenText
 
 DEADLINE_S = 50.0
 BEGIN_FRAME = b"\x1b[?2026h"
@@ -69,7 +69,7 @@ class Terminal:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.output = b""
         self._held = b""
-        self._stream = pyte.ByteStream(self.screen)
+        self._text = ScreenText(self.screen)
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
@@ -98,24 +98,24 @@ class Terminal:
         self.output += data
         self._held += data
         whole = _whole_frames(self._held)
-        self._stream.feed(self._held[:whole])
+        self._text.feed(self._held[:whole])
         self._held = self._held[whole:]
 
     def _show_the_rest(self) -> None:
         """Half a frame is shown when its other half will never come."""
         if self._held and self.process.poll() is not None:
-            self._stream.feed(self._held)
+            self._text.feed(self._held)
             self._held = b""
 
     def rows(self) -> list[str]:
         """The screen, without blank lines at its end; never in the middle of a frame."""
         self._show_the_rest()
-        return rows_of(self.screen)
+        return self._text.rows()
 
     def everything(self) -> list[str]:
         """Scrollback and screen."""
         self._show_the_rest()
-        return everything_of(self.screen)
+        return self._text.everything()
 
     def input_line(self) -> str:
         """Return the text of the input line, wrapped rows joined."""
