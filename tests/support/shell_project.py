@@ -98,4 +98,9 @@ def shell_project(folder: Path) -> ShellProject:
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_rsa").write_text("key")
     (folder.resolve() / "other").mkdir()
-    return ShellProject(root, home, Analyser())
+    return opened_project(folder)
+
+
+def opened_project(folder: Path) -> ShellProject:
+    """The project that is in a folder already."""
+    return ShellProject(folder.resolve() / "work", folder.resolve() / "home", Analyser())

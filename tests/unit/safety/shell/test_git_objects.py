@@ -3,7 +3,10 @@ diffs on, and files of ignored names that lead elsewhere."""
 
 from __future__ import annotations
 
+import functools
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,23 @@ import pytest
 from buddy.safety.git_repository import tracked_by_name
 from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.result import READ_ONLY_ENVIRONMENT
-from tests.support.shell_project import ShellProject, shell_project
+from tests.support.shell_project import ShellProject, opened_project, shell_project
+
+
+@functools.cache
+def template(packed: bool) -> tempfile.TemporaryDirectory[str]:
+    """Make the history once; tests get copies."""
+    folder = tempfile.TemporaryDirectory(prefix="buddy-history-")
+    record_history(shell_project(Path(folder.name)), packed=packed)
+    return folder
 
 
 def make_history(tmp_path: Path, *, packed: bool) -> ShellProject:
-    project = shell_project(tmp_path)
+    shutil.copytree(template(packed).name, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return opened_project(tmp_path)
+
+
+def record_history(project: ShellProject, *, packed: bool) -> None:
     project.git("init", "-q", "-b", "main", ".")
     (project.root / ".aws").mkdir()
     (project.root / ".aws" / "notes").write_text("KEY\n")
@@ -35,7 +50,6 @@ def make_history(tmp_path: Path, *, packed: bool) -> ShellProject:
         project.git("repack", "-adfq", "--depth=50")
         project.git("pack-refs", "--all")
         project.git("prune-packed")
-    return project
 
 
 @pytest.fixture(params=[False, True], ids=["loose", "packed"])
@@ -53,10 +67,12 @@ def hash_of(project: ShellProject, revision: str) -> str:
 def filled(project: ShellProject, command: str) -> str:
     """A command with hashes for its marks."""
     marks = {"BLOB": "HEAD~1:.env", "DELTA": "HEAD:.env", "COMMIT": "HEAD", "TREE": "HEAD:.aws"}
-    command = command.replace("UPPER", hash_of(project, marks["BLOB"])[:12].upper())
+    if "UPPER" in command:
+        command = command.replace("UPPER", hash_of(project, marks["BLOB"])[:12].upper())
     for mark, revision in marks.items():
-        found = hash_of(project, revision)
-        command = command.replace(f"{mark}9", found[:9]).replace(mark, found)
+        if mark in command:
+            found = hash_of(project, revision)
+            command = command.replace(f"{mark}9", found[:9]).replace(mark, found)
     return command
 
 
