@@ -1,7 +1,7 @@
 """Scripts named by a command: an approval of `python3 x.py` holds while x.py is unchanged.
 
-Only the script on the command line counts, not the files it loads: `make` and `pytest` run project files too,
-and who allows them always allows their later versions.
+Only what the command line names counts, not the files a program loads by itself: `make` and `pytest` run
+project files too, and who allows them always allows their later versions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, hash_regular, is_beneath
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.named_files import (
+    CHECKERS,
+    FILE_TOOLS,
+    INTERPRETERS,
+    is_loader,
+    is_wrapper,
+    named_files,
+    names_files,
+)
 from buddy.safety.shell.result import UNRESOLVED, Analysis, Subcommand
 
 MAX_SCRIPT_BYTES = 64_000_000
-RUNNERS = pattern(
-    r"(?:ba|da|z|k|mk|fi|a)?sh|python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun|ruby|perl|php|lua|luajit"
-    r"|Rscript|julia|tclsh|wish|expect|osascript|pwsh|swift|groovy|scala|kotlin|elixir|escript|ocaml|ipython3?"
-    r"|ts-node|tsx|source|\."
-)
-"""Programs whose first argument that is a file is a script."""
-
 _LOADING: dict[str, tuple[str, ...]] = {
     "node": ("-r", "--require", "--import", "--loader", "--experimental-loader"),
     **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), ("--rcfile", "--init-file")),
@@ -41,6 +42,7 @@ _LOADING: dict[str, tuple[str, ...]] = {
         ("awk", "gawk", "mawk", "nawk"), ("-f", "--file", "-i", "--include", "-E", "--exec", "-l", "--load")
     ),
     "tar": ("-I", "--use-compress-program", "-F", "--info-script", "--new-volume-script"),
+    **dict.fromkeys(("scp", "sftp"), ("-F", "-S")),
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "zip": ("-TT", "--unzip-command"),
     "git": ("-x", "--extcmd", "-u", "--upload-pack", "--receive-pack", "--exec"),
@@ -50,22 +52,9 @@ _LOADING: dict[str, tuple[str, ...]] = {
 _MODULES = pattern(r"node|nodejs|deno|bun|ts-node|tsx")
 _MODULE_ENDINGS = (".js", ".cjs", ".mjs", ".json", ".node", ".ts")
 
-_LOADERS = pattern(
-    r"(?:BASH_)?ENV|\w*(?:PRELOAD|AUDIT|STARTUP|CONFIG\w*|OPTIONS|OPTS?|RC|PAGER|EDITOR|DIFF|COMMAND|ASKPASS"
-    r"|SHELL|SSH)"
-)
-"""Variables whose value is a program, or a file that a program loads."""
-
 _MODULE_OPTION = pattern(r"-[A-Za-z]*?m(.*)")
 
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
-
-FILE_TOOLS = words(
-    "git hg svn cp mv rm ln chmod chown chgrp touch mkdir install tar zip unzip rsync scp gzip xz zstd patch "
-    "diff tee truncate dd shred sed awk perltidy ruff black isort mypy pyright pylint flake8 prettier eslint "
-    "shellcheck shfmt rustfmt gofmt clang-format pytest"
-)
-"""Programs that work on the files they are given and start none of them."""
 
 Scripts = tuple[tuple[str, str], ...]
 """Real paths with the SHA-256 of their content ("": cannot be read). A script that is not there counts as an
@@ -86,7 +75,7 @@ def reads_code(argv: tuple[str, ...]) -> bool:
     if not argv:
         return False
     name = posixpath.basename(argv[0])
-    if RUNNERS().fullmatch(name) is None or _is_given_code(name, argv[1:]):
+    if INTERPRETERS().fullmatch(name) is None or _is_given_code(name, argv[1:]):
         return False
     return all(word.startswith("-") for word in argv[1:])
 
@@ -102,6 +91,7 @@ def is_lost(command: Subcommand) -> bool:
         or any(any(_loaded_files(argv)) for argv in started if argv)
         or any("/" in word for word in values)
         or any(_loaded_by_variables(command.assignments))
+        or any(names_files(argv, command.assignments) for argv in started)
     )
 
 
@@ -128,7 +118,7 @@ def _files(command: Subcommand, boundary: Boundary) -> Scripts:
         if os.path.isfile(real) and os.access(real, os.X_OK):
             found[real] = _digest(real)
     for value in values:
-        if RUNNERS().fullmatch(posixpath.basename(value[0])):
+        if INTERPRETERS().fullmatch(posixpath.basename(value[0])):
             found.update(_script(value, command.folder, boundary))
     for named in (
         *_loaded_files(command.argv),
@@ -138,7 +128,18 @@ def _files(command: Subcommand, boundary: Boundary) -> Scripts:
         real = _in_workspace(named, command.folder, boundary)
         if os.path.isfile(real):
             found[real] = _digest(real)
+    if command.folder:
+        for argv in _started(command):
+            for real in named_files(argv, command.assignments, command.folder, boundary):
+                found.setdefault(real, _digest(real))
     return tuple(found.items())
+
+
+def _started(command: Subcommand) -> tuple[tuple[str, ...], ...]:
+    """Return the commands whose options count. Behind `timeout` and the like, where any rest of the words
+    may be one, the whole is looked at."""
+    wrapped = is_wrapper(posixpath.basename(command.argv[0]))
+    return (command.argv,) if wrapped else (command.argv, *command.inner)
 
 
 def _script(
@@ -196,7 +197,7 @@ def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
     if direct and "/" in argv[0]:
         yield argv[0]
     for position, word in enumerate(argv if direct else argv[:1]):
-        if RUNNERS().fullmatch(posixpath.basename(word)):
+        if INTERPRETERS().fullmatch(posixpath.basename(word)):
             rest = argv[position + 1 :]
             if not _is_given_code(posixpath.basename(word), rest):
                 yield from (one for one in rest if not one.startswith("-"))
@@ -205,7 +206,7 @@ def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
 
 def _programs(argv: tuple[str, ...]) -> Iterator[str]:
     """Return words that may name a program another one starts: `poetry run ./x`, `git bisect run ./x`."""
-    if posixpath.basename(argv[0]) not in FILE_TOOLS or argv[1:2] == ("bisect",):
+    if posixpath.basename(argv[0]) not in (*FILE_TOOLS, *CHECKERS) or argv[1:2] == ("bisect",):
         yield from (word for word in argv[1:] if "/" in word)
 
 
@@ -221,7 +222,7 @@ def _values(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _loaded_by_variables(assignments: tuple[str, ...]) -> Iterator[str]:
     for assignment in assignments:
         name, _, value = assignment.partition("=")
-        if _LOADERS().fullmatch(name):
+        if is_loader(name):
             yield from _words(value)
 
 
@@ -234,7 +235,7 @@ def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
     """Return files that options and subcommands of a known runner load, in addition to or instead of a
     script."""
     name = posixpath.basename(argv[0])
-    options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())
+    options = _LOADING.get(name, _LOADING["node"] if INTERPRETERS().fullmatch(name) else ())
     for word in argv[1:]:  # joined: `--require=./x.js`, `-r./x.js`
         option, _, value = word.partition("=")
         if option in options:
