@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.git_repository import (
@@ -19,6 +19,7 @@ from buddy.safety.protected import is_plain_name
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.context import JudgedCommand, RefusedError, is_public
 from buddy.safety.shell.file_selection import Candidate, Filter, content_filter, hunts_secrets
+from buddy.safety.shell.git_history import paths_in_history
 from buddy.safety.shell.programs.names import words
 from buddy.safety.shell.result import UNRESOLVED
 
@@ -105,20 +106,53 @@ def check_hunt(
 
 
 def check_history_search(judged: JudgedCommand, pathspecs: tuple[str, ...]) -> None:
-    """Refuse a search of the history that would look into secret files: which commits it names tells whether
-    a guess at their content is right, so that enough of them spell it out. `pathspecs` narrow it."""
+    """Refuse a search of the history that would look into secret files, those deleted since too: which
+    commits it names tells whether a guess at their content is right, so that enough of them spell it out.
+    `pathspecs` narrow it."""
     cwd = judged.place.boundary.cwd
     work_tree, git_dir = repository_around(cwd)
     if not git_dir:
         return
+    check_index_search(judged, pathspecs)
+    history = paths_in_history(work_tree)
+    if history is None:
+        raise RefusedError("it searches the whole history, which may hold secret files; narrow it: -- FOLDER")
+    _check_tracked(judged, work_tree, history, pathspecs)
+
+
+def check_index_search(judged: JudgedCommand, pathspecs: tuple[str, ...]) -> None:
+    """Refuse a search of the index that would look into secret files, which the working tree may lack."""
+    work_tree, git_dir = repository_around(judged.place.boundary.cwd)
     tracked = indexed_paths(git_dir) if work_tree else None
     if tracked is None:
         raise RefusedError("it searches the content of all tracked files, and which those are can't be told")
-    roots = tuple(os.path.normpath(os.path.join(cwd, path)) for path in pathspecs)
-    for name in tracked:
-        path = os.path.join(work_tree or cwd, name)
+    _check_tracked(judged, work_tree, tracked, pathspecs)
+
+
+def check_tree_search(judged: JudgedCommand, revision: str, pathspecs: tuple[str, ...]) -> None:
+    """Refuse a search of an older state that would look into its secret files."""
+    work_tree, _ = repository_around(judged.place.boundary.cwd)
+    base, _, folder = revision.partition(":")
+    paths = paths_in_history(work_tree, base) if work_tree else None
+    if paths is None:
+        raise RefusedError(f"it searches {visible(revision)}, which may hold secret files")
+    specs = pathspecs or ((folder,) if folder else ())
+    _check_tracked(judged, work_tree, paths, specs if not (folder and pathspecs) else ())
+
+
+def _check_tracked(
+    judged: JudgedCommand, work_tree: str, paths: Iterable[str], pathspecs: tuple[str, ...]
+) -> None:
+    roots = _roots(judged, pathspecs)
+    for name in paths:
+        path = os.path.join(work_tree, name)
         if _may_be_secret(name) and (not roots or any(is_beneath(path, root) for root in roots)):
             judged.read(path)
+
+
+def _roots(judged: JudgedCommand, pathspecs: tuple[str, ...]) -> tuple[str, ...]:
+    cwd = judged.place.boundary.cwd
+    return tuple(os.path.normpath(os.path.join(cwd, path)) for path in pathspecs)
 
 
 def check_everything(judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...]) -> None:

@@ -41,7 +41,9 @@ from buddy.safety.shell.secret_search import (
     MAX_ENTRIES,
     check_history_search,
     check_hunt,
+    check_index_search,
     check_search,
+    check_tree_search,
     hunts,
 )
 
@@ -300,6 +302,7 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         check_hunt(judged, pathspecs, patterns, expression, tuple(filters))
         found = content_filter(expression)
         filters.extend([found] if found else [])
+        _check_searched_trees(judged, given)
     if name == "ls-files":
         named = any_of(map(_pathspec, operands))
         filters.extend([named] if named else [])
@@ -310,6 +313,20 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         )
         separated = given.has("-z", "--null")
         judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
+
+
+def _check_searched_trees(judged: JudgedCommand, given: Given) -> None:
+    """Refuse `git grep` in revisions that hold secret files. Deleted ones are in no folder, and it says in
+    which a pattern occurs even where their diffs are switched off."""
+    _, git_dir = repository_around(judged.place.boundary.cwd)
+    named = _revisions("grep", given) if git_dir else ()
+    objects = Objects(git_dir) if named else None
+    narrowed = _narrowing(judged, given)
+    for word in named:
+        if objects is not None and objects.kinds(word.partition(":")[0]):
+            check_tree_search(judged, word, narrowed)
+    if given.has("--cached"):
+        check_index_search(judged, narrowed)
 
 
 def _dialect_is_set(judged: JudgedCommand, given: Given) -> bool:
