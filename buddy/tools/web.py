@@ -18,8 +18,7 @@ from buddy.agent.formatting import format_count
 from buddy.agent.provider import ProviderError
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.llm.direct.lane import Answer
-from buddy.llm.http.client import EngineClient
-from buddy.llm.http.proxy import proxy_for
+from buddy.llm.http.client import EngineClient, proxy_for
 from buddy.safety.sanitise import clean, delimit_untrusted_text, new_id, one_line, visible
 from buddy.safety.url_guard import Refused, judge_url, suspicious_url
 from buddy.workspace.web import Fetcher, Moved, Page, is_text_type

@@ -86,8 +86,8 @@ def turns() -> None:
     """The body of a request whose history grew by one tool turn."""
     from buddy.agent.messages import NO_USAGE, AssistantMessage, Call, Message, Text, ToolMessage, UserMessage
     from buddy.agent.provider import ModelRequest, ToolDefinition
-    from buddy.llm.direct.anthropic_request import AnthropicWire
-    from buddy.llm.direct.openai_request import ChatWire
+    from buddy.llm.direct.anthropic import AnthropicWire
+    from buddy.llm.direct.openai import ChatWire
     from buddy.llm.quirks import AnthropicQuirks, ChatQuirks
 
     tools = tuple(ToolDefinition(f"tool_{n}", "text " * 50, {"type": "object"}) for n in range(30))

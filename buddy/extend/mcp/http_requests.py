@@ -10,8 +10,7 @@ import httpx2
 
 from buddy.extend.mcp.guard import MAX_MESSAGE_BYTES, WINDOW_S
 from buddy.llm.direct.lane import Answer
-from buddy.llm.http.client import EngineClient
-from buddy.llm.http.proxy import proxy_for
+from buddy.llm.http.client import EngineClient, proxy_for
 
 CONNECT_S = 15.0
 MAX_STREAM_BYTES = 256_000_000

@@ -30,7 +30,7 @@ from buddy.extend.mcp.logins import Login
 from buddy.extend.mcp.loopback import Loopback, listening
 from buddy.extend.mcp.records import LoginFailedError, LoginPage
 from buddy.extend.mcp.stored_login import expiry_of
-from buddy.llm.http.proxy import is_this_machine
+from buddy.llm.http.client import is_this_machine
 from buddy.safety.sanitise import one_line, visible
 from buddy.safety.url_guard import canonical_host
 

@@ -135,7 +135,7 @@ class LitellmLibrary:
             configure(module)
             handlers = self._importer(HTTP_HANDLERS)
             disarm_destructor(handlers)
-            from buddy.llm.litellm_lane.clients import take_over  # it imports httpx, as litellm has by now
+            from buddy.llm.litellm_lane.transport import take_over  # it imports httpx, as litellm has by now
 
             self._transport = take_over(module, handlers, self._environment)
         finally:

@@ -24,7 +24,7 @@ from buddy.agent.messages import (
     thinking_of,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
-from buddy.llm.chat_pictures import PICTURES_FOLLOW, picture_part
+from buddy.llm.direct.openai import PICTURES_FOLLOW, picture_part
 
 LANE = "litellm"
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}

@@ -27,8 +27,8 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
-from buddy.llm.direct.anthropic_request import AnthropicWire
-from buddy.llm.direct.openai_request import ChatWire
+from buddy.llm.direct.anthropic import AnthropicWire
+from buddy.llm.direct.openai import ChatWire
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "requests"

@@ -15,8 +15,8 @@ import pytest
 
 from buddy.agent.provider import ModelRequest, ToolDefinition
 from buddy.agent.tool import ToolRegistry
-from buddy.llm.direct.anthropic_request import AnthropicWire
-from buddy.llm.direct.openai_request import ChatWire
+from buddy.llm.direct.anthropic import AnthropicWire
+from buddy.llm.direct.openai import ChatWire
 from buddy.llm.litellm_lane import messages as litellm_messages
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
 from buddy.tools.builtin import BUILTIN_TOOLS

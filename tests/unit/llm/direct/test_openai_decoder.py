@@ -19,8 +19,8 @@ from buddy.agent.provider import (
     UsagePiece,
 )
 from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.openai import LANE, ChatWire
 from buddy.llm.direct.openai_decoder import ChatDecoder, usage_of
-from buddy.llm.direct.openai_request import LANE, ChatWire
 from buddy.llm.direct.response_reader import SseEvent
 from buddy.llm.quirks import chat_quirks
 

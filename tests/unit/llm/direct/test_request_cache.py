@@ -24,8 +24,8 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest
-from buddy.llm.direct.anthropic_request import AnthropicWire
-from buddy.llm.direct.openai_request import MAX_PICTURES, ChatWire
+from buddy.llm.direct.anthropic import AnthropicWire
+from buddy.llm.direct.openai import MAX_PICTURES, ChatWire
 from buddy.llm.direct.request_cache import KEPT, SettledHistories
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
 

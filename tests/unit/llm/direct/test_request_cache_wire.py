@@ -21,8 +21,8 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest
-from buddy.llm.direct.anthropic_request import AnthropicWire
-from buddy.llm.direct.openai_request import ChatWire
+from buddy.llm.direct.anthropic import AnthropicWire
+from buddy.llm.direct.openai import ChatWire
 from buddy.llm.direct.request_cache import EncodedMessages, alnum9, family, sendable, wire_arguments, wire_id
 from buddy.llm.quirks import ANTHROPIC, CHAT, ChatQuirks, anthropic_quirks, chat_quirks, is_local
 

@@ -16,9 +16,8 @@ from buddy.agent.messages import text_of
 from buddy.agent.provider import ProviderError
 from buddy.llm.direct.lane import Endpoint
 from buddy.llm.direct.openai import OpenAIChat
-from buddy.llm.http.client import EngineClient, client_for
+from buddy.llm.http.client import EngineClient, client_for, proxy_for, trusting_the_system
 from buddy.llm.http.limits import target_of
-from buddy.llm.http.proxy import proxy_for, trusting_the_system
 from tests.capabilities import requires
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
