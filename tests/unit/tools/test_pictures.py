@@ -20,8 +20,7 @@ from buddy.llm.direct.pictures import OpenAIPictures
 from buddy.llm.keyed_provider import ProfileKey
 from buddy.llm.keys import KeyResolver, KeySource
 from buddy.llm.pictures import PictureService
-from buddy.tools.kept_pictures import keep_pictures
-from buddy.tools.pictures import Pictures, generate_image, picture_paths, remove_background
+from buddy.tools.pictures import Pictures, generate_image, keep_pictures, picture_paths, remove_background
 from buddy.tools.task_model import TaskModel
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.store import digest_of
