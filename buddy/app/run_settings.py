@@ -1,4 +1,5 @@
-"""Settings of one run: options of the command line and `--settings` over the settings of the files."""
+"""Settings of one run: options of the command line and `--settings` over the settings of the files; the
+subagents and plug-ins it is given."""
 
 from __future__ import annotations
 
@@ -13,6 +14,10 @@ from buddy.agent.tool import Tool, ToolError
 from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
+from buddy.extend.definitions import ExtensionFile
+from buddy.extend.given_agents import read_agents
+from buddy.extend.plugin_folders import PluginError, plugin_of_folder
+from buddy.extend.search_folders import PluginFolder
 from buddy.extend.tool_names import CLAUDE_TOOLS, buddy_names
 from buddy.safety.paths import Boundary, read_regular
 
@@ -121,3 +126,19 @@ def _wanted(text: str) -> set[str]:
     if "apply_patch" not in names and not {"Edit", "Write"} <= set(names):
         wanted.discard("apply_patch")  # it edits and writes
     return wanted
+
+
+def given_agents(options: Options) -> tuple[ExtensionFile, ...]:
+    """Return the subagents of `--agents`. Raises `UsageError`."""
+    try:
+        return read_agents(read_json(options.agents, "--agents"), "--agents") if options.agents else ()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def given_plugins(options: Options) -> tuple[PluginFolder, ...]:
+    """Return the plug-ins of `--plugin-dir`. Raises `UsageError`."""
+    try:
+        return tuple(map(plugin_of_folder, options.plugin_dir))
+    except PluginError as error:
+        raise UsageError(f"--plugin-dir: {error}") from error

@@ -345,7 +345,7 @@ def _extensions(session: Session) -> Extensions:
 
         hooks = read_hooks(session.loaded.hooks, is_confined=session.loaded.confines_hooks)
     if session.options.agents or session.options.plugin_dir:
-        from buddy.app.given_extensions import given_agents, given_plugins  # only with such an option
+        from buddy.app.run_settings import given_agents, given_plugins  # only with such an option
 
         agents, plugins = given_agents(session.options), given_plugins(session.options)
     return Extensions(
