@@ -1,4 +1,5 @@
-"""Commands about sessions and the conversation: resuming, naming, clearing, compacting, exporting."""
+"""Commands about sessions and the conversation: resuming, naming, clearing, compacting, exporting, serving a
+page."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.cancel import TurnCancelled, run_cancellable
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, whole_number
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.agent.tool import ToolRegistry
 from buddy.repl.commands.models import session_cost
@@ -422,3 +423,18 @@ def _model(access: ModelAccess) -> str:
         return "none: set one with -m, /model or buddy init"
     guess = ", a guess" if access.window.guessed else ""
     return f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens{guess})"
+
+
+@command(family="session", usage="[PORT|off]", choices=("off",))
+async def serve(context: Context, argument: str) -> None:
+    """Show this session as a page in a browser of this machine; /serve off ends it"""
+    if argument == "off":
+        was_served = await context.page.stop()
+        context.screen.print(NoteBlock("info", "The page is closed." if was_served else "There is no page."))
+        return
+    port = whole_number(argument) if argument else 0
+    if port is None or not 0 <= port < 65_536:
+        raise CommandError(f"expected /serve, /serve PORT or /serve off, found {argument!r}")
+    address = await context.page.start(port)
+    ending = "Who has this address can do what you can; /serve off closes the page."
+    context.screen.print(NoteBlock("info", f"{address}\n{ending}"))
