@@ -19,7 +19,7 @@ from buddy.headless.program_servers import ProgramServers
 from buddy.headless.stream_format import PROTOCOL
 from buddy.headless.task_names import JOB_PREFIX, task_number
 from buddy.safety.policy.decide import mode_by_name
-from buddy.tasks.rewinding import changed_paths, changes_since
+from buddy.tasks.task import changed_paths, changes_since
 from buddy.workspace.undo.log import UndoEntry, UndoLog
 
 UNSUPPORTED = (

@@ -38,9 +38,8 @@ from buddy.tasks.event_hub import EventHub, EventReader
 from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task, TaskError, restore_task, title_of
 from buddy.tasks.tool_execution import Writes
-from buddy.tasks.tool_offer import tools_of_task
 from buddy.tasks.turn_host import TurnParts, run_between_turns
-from buddy.tasks.turn_runner import TurnRunner
+from buddy.tasks.turn_runner import TurnRunner, tools_of_task
 from buddy.tasks.variants import Variants
 from buddy.tasks.workspaces import TaskWorkspaces
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,7 @@ from buddy.safety.policy.session import NO_CALL_LIMITS
 from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import LastTests, TaskChanged, VariantMark
 from buddy.tasks.dependencies import BoardParts, Workspace
+from buddy.workspace.undo.log import UndoEntry
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60
@@ -257,3 +259,20 @@ def copyable_length(history: list[Message]) -> int:
         if not open_calls:
             length = position + 1
     return length
+
+
+def changes_since(task: Task, position: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
+    """Return the task's changes that are not undone, from the first call after this message on."""
+    calls = {
+        call.id
+        for one in task.history[position:]
+        if isinstance(one, AssistantMessage)
+        for call in calls_of(one)
+    }
+    first = next((index for index, entry in enumerate(entries) if entry.call_id in calls), len(entries))
+    return tuple(entries[first:])
+
+
+def changed_paths(entries: Sequence[UndoEntry]) -> list[str]:
+    """Return the paths of changes, each once, sorted."""
+    return sorted({path for entry in entries for path in entry.paths})

@@ -19,16 +19,17 @@ from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import receipt_text
-from buddy.agent.tool import Tool
+from buddy.agent.tool import Tool, ToolRegistry
 from buddy.llm.rate_limiter import GovernedProvider
 from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import Note, VariantMark
-from buddy.tasks.dependencies import Library, ModelAccess
+from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
 from buddy.tasks.event_hub import EventHub
 from buddy.tasks.hook_points import TaskHooks
-from buddy.tasks.task import Task, TaskError
-from buddy.tasks.tool_offer import note_declared, note_loaded, tools_of_task
+from buddy.tasks.task import Declared, Task, TaskError
 from buddy.tasks.turn_host import TurnParts, build_host
+from buddy.tools.builtin import offered
+from buddy.tools.search_tools import NO_LATE_TOOLS, narrow, search_tools
 
 _log = logging.getLogger(__name__)
 # A turn that does not react to its cancellation for this long is cancelled as an asyncio task too.
@@ -288,3 +289,67 @@ def build_agent(
 def _limits_of(task: Task, limits: Limits) -> Limits:
     most = task.profile.max_replies if task.profile else 0
     return replace(limits, max_replies=min(most, limits.max_replies)) if most else limits
+
+
+def tools_of_task(
+    parts: BoardParts, task: Task, hides: Callable[[Tool], bool], note: Callable[[tuple[Tool, ...]], None]
+) -> ToolRegistry:
+    """Return the tools of a task's next request, for its turns and for every request that shares their cached
+    beginning. `note` hears of tools that a search admits."""
+    model = parts.model(task.model).model
+    fit = task.workspace.fit
+
+    def available() -> ToolRegistry:
+        tools = offered(parts.tools, model, task.tools, hides)
+        return ToolRegistry(map(fit, tools.list_all())) if task.workspace.target else tools
+
+    tools = available()
+    search = parts.tools.get(search_tools.name)
+    if search is None:  # the person switched it off: nothing can be found, so everything is offered
+        return tools
+    agents = parts.catalogue is not None and any(
+        one.state == "active" for one in parts.catalogue.of_kind("agent")
+    )
+    return narrow(
+        tools,
+        most=parts.direct_tools,
+        window=task.meter.window.limit,
+        admitted=task.loaded_tools,
+        is_core=lambda tool: tool.core or (agents and tool.delegates),  # the prompt lists the subagents
+        search=search,
+        note=note,
+        now=lambda: available().list_all(),
+        # A subagent with a list of its own finds nothing else, however late it comes.
+        arrivals=parts.arrivals if task.tools is None else NO_LATE_TOOLS,
+    )
+
+
+def note_declared(task: Task, tools: ToolRegistry, system: str) -> None:
+    """Record the beginning of a turn's prompts, and what changed in it since the last turn of this
+    conversation: a prompt cache begins anew with it."""
+    names = tuple(tool.name for tool in tools.list_all())
+    texts = tuple(tool.description for tool in tools.list_all())
+    before, task.declared = task.declared, Declared(names, hash(texts), hash(system))
+    if before is None or before == task.declared or not task.history:
+        return
+    came = [name for name in names if name not in before.names]
+    went = [name for name in before.names if name not in names]
+    pieces = [f"{_shortened(came)} joined"] if came else []
+    pieces += [f"{_shortened(went)} left"] if went else []
+    if not pieces and before.names != names:
+        pieces.append("the order of the tools changed")
+    if not pieces and before.texts != task.declared.texts:
+        pieces.append("what the tools say of themselves changed")
+    if before.system != task.declared.system:
+        pieces.append("the system prompt changed")
+    task.prefix_changes.append("; ".join(pieces))
+
+
+def note_loaded(task: Task, tools: ToolRegistry, admitted: tuple[Tool, ...], system: str) -> None:
+    """Record tools that a search admitted."""
+    task.loaded_tools = (*task.loaded_tools, *(tool.name for tool in admitted))
+    note_declared(task, tools, system)
+
+
+def _shortened(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

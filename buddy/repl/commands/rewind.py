@@ -17,8 +17,7 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.safety.sanitise import one_line, visible
-from buddy.tasks.rewinding import changed_paths, changes_since
-from buddy.tasks.task import Task
+from buddy.tasks.task import Task, changed_paths, changes_since
 from buddy.tools.files.task_diff import diff_of
 from buddy.workspace.undo.log import UndoEntry
 

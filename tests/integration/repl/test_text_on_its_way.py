@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.extend.mentions import ExpandedPrompt
-from buddy.repl.intent_queue import Controller
+from buddy.repl.early import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
 from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.fake_llm.script import Stall, reply
