@@ -277,7 +277,7 @@ def test_every_tool_of_the_room_is_a_builtin_tool() -> None:
 KNOWS_TOOL_NAMES = {
     "extend/tool_names.py": "the names Claude Code has for them, which its files use",
     "app/run_settings.py": "a tool that two of Claude's names mean, and one that files bring",
-    "cli/codex_options.py": "a setting of Codex with the name of a tool",
+    "cli/other_assistants.py": "a setting of Codex with the name of a tool",
     "headless/codex_format.py": "the kinds of items that Codex has for some tools",
     "extend/imports/programs.py": "the names Gemini CLI has for its tools",
     "extend/imports/transcripts.py": "the calls of other programs under buddy's names",

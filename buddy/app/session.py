@@ -19,14 +19,13 @@ from buddy.agent.events import Notice
 from buddy.agent.host import Limits, ReplyQuota
 from buddy.agent.tool import ToolContext, ToolError, ToolRegistry, ToolResult
 from buddy.app.extensions import Extensions
-from buddy.app.first_task import open_first_task, restore_worktrees
 from buddy.app.launch import LaunchContext
-from buddy.app.leftovers import JobReporter, report_leftovers
 from buddy.app.mcp import ServerServices, SessionServers, late_tools, open_servers
 from buddy.app.options import Options
 from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
+from buddy.app.session_start import JobReporter, open_first_task, report_leftovers, restore_worktrees
 from buddy.app.session_store import empty_trash, forget_old, open_trash
 from buddy.app.target_access import open_targets, use_target
 from buddy.app.target_states import SessionTargets

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from buddy.agent.interpreter import collect_from_here
 from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
@@ -19,7 +20,6 @@ from buddy.app.session import ProgramSide, Session, open_session
 from buddy.app.session_store import open_store
 from buddy.app.stderr import tell
 from buddy.app.trust import FolderTrust
-from buddy.cli.collector import collect_from_here
 from buddy.cli.doctor import report
 from buddy.cli.log import start_log
 from buddy.headless.acp.conversation import EditorCommand

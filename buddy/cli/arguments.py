@@ -158,7 +158,7 @@ def parse(arguments: Sequence[str]) -> Options:
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     head, literal = list(arguments[:end]), list(arguments[end + 1 :])
     if "--experimental-json" in head:
-        from buddy.cli.codex_options import translate  # only for Codex's SDK
+        from buddy.cli.other_assistants import translate  # only for Codex's SDK
 
         head = translate(head)
     if head and head[0] in LATER:
@@ -460,7 +460,7 @@ def _shares_letters(word: str, name: str) -> bool:
 def _unknown(word: str) -> str:
     import difflib  # imported here: 1 ms, only needed for the error
 
-    from buddy.cli.refused_options import refusal  # only needed for the error
+    from buddy.cli.other_assistants import refusal  # only needed for the error
 
     if refused := refusal(word):
         return refused

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
+from buddy.agent.interpreter import collect_from_here
 from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.session import Session, open_session
 from buddy.app.session_store import open_store
-from buddy.cli.collector import collect_from_here
 from buddy.cli.demo_model import LABEL, DemoModels
 from buddy.config.loading import LoadedSettings
 from buddy.headless.formats import TextFormat

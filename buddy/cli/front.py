@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from buddy.agent.events import TaskEvent
+from buddy.repl.early import Controller, LateCompleter
 from buddy.repl.exit import Ending
-from buddy.repl.input.late_completion import LateCompleter
-from buddy.repl.intent_queue import Controller
 from buddy.repl.view.blocks import Block, NoteBlock, ToolCall
 from buddy.repl.view.state import ViewState
 

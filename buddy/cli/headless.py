@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from buddy.agent.interpreter import collect_from_here
 from buddy.agent.messages import Image, Text, Usage
 from buddy.agent.tool import ToolError
 from buddy.app.invocations import expand_line
@@ -26,7 +27,6 @@ from buddy.app.providers import Models
 from buddy.app.session import ProgramSide, Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.cli.arguments import take_reference
-from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError

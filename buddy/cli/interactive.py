@@ -16,19 +16,17 @@ from typing import Any
 
 import msgspec
 
+from buddy.agent.interpreter import collect_from_here, giving_way
 from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings, refresh_launch
 from buddy.app.options import Options
 from buddy.app.stderr import tell
 from buddy.cli.arguments import take_reference
-from buddy.cli.collector import collect_from_here
 from buddy.cli.front import Front, Surface
 from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, DisplaySettings
-from buddy.llm.switch_interval import giving_way
+from buddy.repl.early import Controller, LateCompleter
 from buddy.repl.exit import Ending, hold_interrupts
-from buddy.repl.input.late_completion import LateCompleter
-from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Prompt
 from buddy.repl.render.style import ASCII, DUMB, Ground, Look, choose_look
 from buddy.repl.view.blocks import NoteBlock

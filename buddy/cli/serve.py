@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping
 
+from buddy.agent.interpreter import collect_from_here
 from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
@@ -15,7 +16,6 @@ from buddy.app.session import Session, open_session
 from buddy.app.session_store import KEEP_ELSEWHERE, open_store
 from buddy.app.stderr import tell
 from buddy.cli.arguments import take_reference
-from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError

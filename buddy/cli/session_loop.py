@@ -15,6 +15,7 @@ from typing import Any
 from buddy import __version__
 from buddy.agent.events import TurnFinished
 from buddy.agent.formatting import format_count
+from buddy.agent.interpreter import giving_way
 from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.app.policy import change_settings
@@ -30,7 +31,6 @@ from buddy.cli.page_server import SessionPage
 from buddy.config.loading import IGNORED, LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
-from buddy.llm.switch_interval import giving_way
 from buddy.repl.branch import Branch, read_branch
 from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.context import Context, OwnWork, ScreenActions

@@ -23,9 +23,8 @@ from buddy.cli.interactive import refresh_settings, send_first_prompt
 from buddy.cli.session_loop import run_session
 from buddy.repl.context import Context
 from buddy.repl.dispatcher import Dispatcher
+from buddy.repl.early import Controller, LateCompleter
 from buddy.repl.exit import Ending
-from buddy.repl.input.late_completion import LateCompleter
-from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Intent, parse_line
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look

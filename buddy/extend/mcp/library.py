@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from types import ModuleType
 
-from buddy.llm.switch_interval import giving_way
+from buddy.agent.interpreter import giving_way
 
 
 class LibraryError(Exception):

@@ -18,7 +18,7 @@ from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from typing import Any
 
-from buddy.llm.switch_interval import giving_way
+from buddy.agent.interpreter import giving_way
 
 BEFORE_IMPORT = {
     # Otherwise it loads a `.env` found upward of its install directory into the environment.

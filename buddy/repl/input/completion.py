@@ -16,7 +16,7 @@ from buddy.extend.mentions import read_mention, write_mention
 from buddy.repl.commands.registry import CommandError, Commands, Kind
 from buddy.repl.commands.rewind import prompt_text, prompts_of
 from buddy.repl.context import Context
-from buddy.repl.input.late_completion import is_current
+from buddy.repl.early import is_current
 from buddy.safety.sanitise import one_line, visible
 from buddy.workspace.files.name_index import SHOWN, in_folder, typable
 

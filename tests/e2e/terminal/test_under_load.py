@@ -34,8 +34,8 @@ import os, sys
 from buddy.cli.arguments import parse
 from buddy.cli.interactive import open_surface
 from buddy.app.launch import find_launch, read_settings
-from buddy.repl.intent_queue import Controller
-from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.early import Controller
+from buddy.repl.early import LateCompleter
 from buddy.repl.view.state import NO_SESSION
 
 options = parse([])

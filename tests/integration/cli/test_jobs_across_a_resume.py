@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from buddy.agent.messages import typed_text
-from buddy.app.leftovers import JobReporter, report_leftovers
+from buddy.app.session_start import JobReporter, report_leftovers
 from buddy.repl.view.replay import attachment_titles
 from buddy.sessions.loading import JOURNAL
 from buddy.sessions.loading import NAME as SNAPSHOT

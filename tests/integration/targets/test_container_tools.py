@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.app.leftovers import job_notice
 from buddy.app.options import Options
+from buddy.app.session_start import job_notice
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from buddy.tools.files.edit import edit_file

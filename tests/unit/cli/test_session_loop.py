@@ -14,8 +14,7 @@ from buddy.app.launch import find_launch, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.front import Front
 from buddy.cli.session_loop import describe_failure, run_session
-from buddy.repl.input.late_completion import LateCompleter
-from buddy.repl.intent_queue import Controller
+from buddy.repl.early import Controller, LateCompleter
 from buddy.repl.view.blocks import Block
 from buddy.repl.view.state import NO_SESSION
 from tests.support.program import Program

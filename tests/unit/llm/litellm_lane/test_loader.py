@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from buddy.agent.interpreter import SWITCH_S, giving_way
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.llm.litellm_lane.loader import (
     BEFORE_IMPORT,
@@ -24,7 +25,6 @@ from buddy.llm.litellm_lane.loader import (
     LitellmLibrary,
 )
 from buddy.llm.litellm_lane.provider import LitellmProvider, error_of
-from buddy.llm.switch_interval import SWITCH_S, giving_way
 from tests.support.program import Program
 
 ROOT = Path(__file__).resolve().parents[4]

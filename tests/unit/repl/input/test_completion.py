@@ -11,8 +11,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.repl.commands.registry import builtin_commands
+from buddy.repl.early import LateCompleter
 from buddy.repl.input.completion import SessionCompleter
-from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intents import Cancel
 from buddy.workspace.files.name_index import FileIndex, best_matches, in_folder
 from tests.fake_llm.script import reply

@@ -1,8 +1,10 @@
-"""Work in a thread that gives way to the event loop: keys are echoed meanwhile."""
+"""The interpreter of a run: threads that give way to the event loop, so that keys are echoed meanwhile, and the
+garbage collector."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Generator
 
@@ -24,3 +26,13 @@ def giving_way() -> Generator[None]:
         yield
     finally:
         sys.setswitchinterval(usual)
+
+
+def collect_from_here() -> None:
+    """Switch the collector on, without the objects made so far.
+
+    Objects of the start-up live until the end; scanning them would take milliseconds in the middle of a
+    keystroke.
+    """
+    gc.freeze()
+    gc.enable()

@@ -1,12 +1,16 @@
-"""The route of intents to the session, or into a queue until it is open. Imported before the first frame, so
-it imports nothing of the lower rooms."""
+"""Stand-ins for a session until it is open: the route of intents, and the completer. Imported before
+the first frame, so it imports nothing of the lower rooms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Protocol
 
 from msgspec.structs import replace
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue
 from buddy.repl.view.state import SessionFacts
@@ -80,3 +84,44 @@ class Controller:
         return replace(
             self._early, coming=any(isinstance(intent, Prompt | Queue) for intent in self._waiting)
         )
+
+
+def is_current(document: Document) -> bool:
+    """Tell whether the line is unchanged and the pending completion menu was not closed."""
+    buffer = get_app().current_buffer
+    return buffer.document == document and buffer.complete_state is not None
+
+
+class LateCompleter(Completer):
+    """Offers what its source offers, once there is one, if the line is still the same then."""
+
+    def __init__(self) -> None:
+        self._source: Completer | None = None
+        self._is_there = asyncio.Event()
+
+    @property
+    def source(self) -> Completer | None:
+        """The completer, None until one is set."""
+        return self._source
+
+    @source.setter
+    def source(self, source: Completer | None) -> None:
+        self._source = source
+        if source is None:
+            self._is_there.clear()
+        else:
+            self._is_there.set()
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Return nothing: `get_completions_async` offers everything."""
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Yield the completions of the source; wait for the source when it is not set yet."""
+        if is_current(document):
+            await self._is_there.wait()
+        if self.source is not None:
+            async for offer in self.source.get_completions_async(document, complete_event):
+                yield offer
