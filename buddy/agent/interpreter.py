@@ -1,5 +1,5 @@
-"""The interpreter of a run: threads that give way to the event loop, so that keys are echoed meanwhile, and the
-garbage collector."""
+"""The interpreter of a run: threads that give way to the event loop, so that keys are echoed meanwhile, and
+the garbage collector."""
 
 from __future__ import annotations
 
