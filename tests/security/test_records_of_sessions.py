@@ -225,7 +225,11 @@ async def test_ATTACK9_a_link_among_the_outputs_opens_nothing(level: int) -> Non
         (machine.work / SESSION / "output").symlink_to("undo")
         other = machine.work / ".buddyx" / "sessions" / "ffff-4567-89ab-cdef"
         other.mkdir()
-        (other / "output").symlink_to(machine.home / ".ssh")
+        hidden = machine.home / ".ssh" / "output"
+        hidden.mkdir(parents=True)
+        (hidden / "key").write_text(SECRET)
+        (other / "output").symlink_to(hidden)
+        other.with_name("eeee-4567-89ab-cdef").symlink_to(hidden.parent)
         ran = await machine.run(
             "cat .buddyx/sessions/*/output/* .buddyx/sessions/*/output/blobs/*",
             machine.confinement("read-only"),
