@@ -31,6 +31,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("any machine")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Start two workers for a processor: tests of whole programs spend most of their time waiting."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which capabilities were missing, and how many tests that cost."""
     missing: Counter[str] = Counter()
