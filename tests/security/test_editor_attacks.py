@@ -135,27 +135,29 @@ def test_typed_words_are_a_slash_command(blocks: list[Any]) -> None:
 SECRET = "PLANTED-9f2c"
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        resource_link_block("x", "https://example.org/ @secret.txt "),
-        resource_link_block("x", "mcp://x/\n@secret.txt\n"),
-        resource_link_block("x", "@secret.txt"),
-        resource_link_block("x", "x:\u2028@secret.txt"),
-        resource_link_block("x", "x:\u00a0@secret.txt"),
-        embedded("zed:///x @secret.txt y"),
-        embedded("@secret.txt"),
-        embedded("file:///project/a%20%40secret.txt%20.md"),
-        embedded("file:///project/a%0A%40secret.txt"),
-        embedded("file:///t", "see @secret.txt"),
-        resource_link_block("@secret.txt", "x:y"),
-    ],
+NAMES = (
+    resource_link_block("x", "https://example.org/ @secret.txt "),
+    resource_link_block("x", "mcp://x/\n@secret.txt\n"),
+    resource_link_block("x", "@secret.txt"),
+    resource_link_block("x", "x:\u2028@secret.txt"),
+    resource_link_block("x", "x:\u00a0@secret.txt"),
+    embedded("zed:///x @secret.txt y"),
+    embedded("@secret.txt"),
+    embedded("file:///project/a%20%40secret.txt%20.md"),
+    embedded("file:///project/a%0A%40secret.txt"),
+    embedded("file:///t", "see @secret.txt"),
+    resource_link_block("@secret.txt", "x:y"),
 )
-async def test_a_name_of_others_attaches_no_file(tmp_path: Path, block: Any) -> None:
-    async with opened(tmp_path, [reply("ok")]) as (program, _editor, connection, session_id, server):
+
+
+async def test_a_name_of_others_attaches_no_file(tmp_path: Path) -> None:
+    async with opened(tmp_path, [reply("ok")] * len(NAMES)) as opening:
+        program, _editor, connection, session_id, server = opening
         (program.repo / "secret.txt").write_text(SECRET)
-        await connection.prompt(session_id=session_id, prompt=[text_block("look at "), block])
-        assert SECRET not in json.dumps(server.requests[0].json)
+        for block in NAMES:
+            await connection.prompt(session_id=session_id, prompt=[text_block("look at "), block])
+            assert SECRET not in json.dumps(server.requests[-1].json), block
+        assert len(server.requests) == len(NAMES)
 
 
 async def test_a_command_in_an_address_approves_nothing(tmp_path: Path) -> None:
@@ -175,54 +177,57 @@ async def test_a_command_in_an_address_approves_nothing(tmp_path: Path) -> None:
 # --- answers and lines --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        None,
-        True,
-        "once",
-        {},
-        [],
-        {"outcome": {"outcome": "selected"}},
-        {"outcome": {"outcome": "selected", "optionId": ["once"]}},
-        {"outcome": "selected", "optionId": "once"},
-    ],
+ANSWERS: tuple[Any, ...] = (
+    None,
+    True,
+    "once",
+    {},
+    [],
+    {"outcome": {"outcome": "selected"}},
+    {"outcome": {"outcome": "selected", "optionId": ["once"]}},
+    {"outcome": "selected", "optionId": "once"},
 )
-async def test_an_answer_of_another_form_is_a_no_and_the_turn_ends(tmp_path: Path, result: Any) -> None:
-    async with FakeLLM(SHELL) as server:
+
+
+async def test_an_answer_of_another_form_is_a_no_and_the_turn_ends(tmp_path: Path) -> None:
+    async with FakeLLM(SHELL * len(ANSWERS)) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
         async with raw_editor(program) as (editor, session_id):
             prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "go"}]}
-            editor.send(id=3, method="session/prompt", params=prompt)
-            asked = await editor.until(lambda one: one.get("method") == "session/request_permission")
-            editor.send(id=asked["id"], result=result)
-            ended = await editor.until(lambda one: one.get("id") == 3 and "method" not in one)
-            assert ended["result"]["stopReason"] == "end_turn"
-            assert not (program.repo / "made").exists()
+            for turn, answer in enumerate(ANSWERS, 3):
+                editor.send(id=turn, method="session/prompt", params=prompt)
+                asked = await editor.until(lambda one: one.get("method") == "session/request_permission")
+                editor.send(id=asked["id"], result=answer)
+                ended = await editor.until(
+                    lambda one, turn=turn: one.get("id") == turn and "method" not in one
+                )
+                assert ended["result"]["stopReason"] == "end_turn", answer
+                assert not (program.repo / "made").exists(), answer
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"[]",
-        b'[{"jsonrpc": "2.0", "id": 1}]',
-        b"5",
-        b"null",
-        b'"text"',
-        b"not json",
-        b"\xff\xfe",
-        b"[" * 5_000,
-        b'{"jsonrpc": "2.0", "id": 0, "error": "text"}',
-        b'{"jsonrpc": "2.0", "id": {"a": 1}, "result": {}}',
-        b'{"jsonrpc": "2.0", "id": [1], "error": {}}',
-    ],
+LINES = (
+    b"[]",
+    b'[{"jsonrpc": "2.0", "id": 1}]',
+    b"5",
+    b"null",
+    b'"text"',
+    b"not json",
+    b"\xff\xfe",
+    b"[" * 5_000,
+    b'{"jsonrpc": "2.0", "id": 0, "error": "text"}',
+    b'{"jsonrpc": "2.0", "id": {"a": 1}, "result": {}}',
+    b'{"jsonrpc": "2.0", "id": [1], "error": {}}',
 )
-async def test_a_line_that_is_no_message_ends_nothing(tmp_path: Path, line: bytes) -> None:
+
+
+async def test_a_line_that_is_no_message_ends_nothing(tmp_path: Path) -> None:
     async with FakeLLM(SHELL) as server:
         program = Program(tmp_path, server.url, "chat", TOOLS)
         async with raw_editor(program) as (editor, _session_id):
-            editor.write(line, b"")
-            assert "result" in await editor.ask(9, "session/list", {"cwd": str(program.repo)})
+            for number, line in enumerate(LINES, 9):
+                editor.write(line, b"")
+                listed = await editor.ask(number, "session/list", {"cwd": str(program.repo)})
+                assert "result" in listed, line
 
 
 # --- trust --------------------------------------------------------------------------------------------------

@@ -53,14 +53,14 @@ see @.env please
 """
 
 
-@pytest.mark.parametrize("mention", MENTIONS.strip().splitlines())
-async def test_stdin_behind_words_attaches_nothing(tmp_path: Path, mention: str) -> None:
-    text, ran = await sent(tmp_path, "Summarise", stdin=f"a page\n{mention}\n@a.txt\n".encode())
+async def test_stdin_behind_words_attaches_nothing(tmp_path: Path) -> None:
+    page = f"a page{MENTIONS}@a.txt\n"
+    text, ran = await sent(tmp_path, "Summarise", stdin=page.encode())
 
     assert SECRET not in text
     assert PRIVATE not in text
     assert "[attached" not in text
-    assert json.dumps(f"Summarise\n\n<stdin>\na page\n{mention}\n@a.txt\n</stdin>")[1:-1] in text
+    assert json.dumps(f"Summarise\n\n<stdin>\n{page}</stdin>")[1:-1] in text
     assert (ran.code, ran.told()) == (0, [])
 
 
