@@ -124,7 +124,7 @@ class Tool(msgspec.Struct, frozen=True):
     it starts subagents; `change_name` names its changes for the person ("edit", "" for its own name);
     `hooked_per_file`: hooks get one event for each file it writes; `core`: every request declares it, however
     many tools there are; `for_variants`: only variants of a prompt are offered it; `anywhere`: it also works
-    where the task works on another machine."""
+    where the task works on another machine; `agent`: only a subagent of this name is offered it."""
 
     name: str
     description: str
@@ -157,6 +157,7 @@ class Tool(msgspec.Struct, frozen=True):
     core: bool = False
     for_variants: bool = False
     anywhere: bool = False
+    agent: str = ""
 
     @property
     def parameters(self) -> dict[str, Any]:

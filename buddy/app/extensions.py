@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from buddy.agent.tool import ToolRegistry
@@ -21,8 +21,8 @@ from buddy.extend.search_folders import ExtensionPlaces, PluginFolder
 
 class Extensions:
     """Skills, command files, subagent files, hooks and plug-in folders of a session. `runner` runs the
-    commands of hooks, `common` gives the fields every hook reads; `given` and `hooks` are those of this run
-    alone."""
+    commands of hooks, `common` gives the fields every hook reads; `changed` is awaited after the files were
+    read; `given` and `hooks` are those of this run alone."""
 
     def __init__(
         self,
@@ -32,12 +32,14 @@ class Extensions:
         *,
         runner: Callable[[], CommandRunner],
         common: Callable[[], Mapping[str, Any]],
+        changed: Callable[[], Awaitable[None]],
         plugins: Sequence[PluginFolder] = (),
         given: Sequence[ExtensionFile] = (),
         hooks: Sequence[HookDefinition] = (),
         hooks_off: bool = False,
     ) -> None:
         self._given_plugins = tuple(plugins)
+        self._changed = changed
         self._launch = launch
         self._off = settings.tools.disabled
         self._tools = tools
@@ -58,6 +60,7 @@ class Extensions:
         async with self._refreshing:
             if await asyncio.to_thread(self.catalogue.refresh):
                 self._offer_skills()
+                await self._changed()
 
     async def end(self) -> None:
         """Run the hooks of SessionEnd; nobody is left to read what they answer."""

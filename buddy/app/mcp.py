@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.config.settings import Settings
+from buddy.extend.definitions import ExtensionFile
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mcp.definitions import ServerDefinition
 from buddy.extend.mcp.records import LoginPage
@@ -208,8 +209,17 @@ class SessionServers(Protocol):
         """Return the instructions a server gives."""
         ...
 
-    def prompt_text(self, only: Collection[str] | None = None) -> str:
-        """Return what the system prompt says of servers, of those with one of the tools `only`."""
+    def prompt_text(self, only: Collection[str] | None = None, agent: str = "") -> str:
+        """Return what the system prompt of a subagent, "" for any other task, says of servers, of those with
+        one of the tools `only`."""
+        ...
+
+    async def take_agents(self, files: Sequence[ExtensionFile]) -> None:
+        """Take up the servers that these subagent files define, instead of those of before."""
+        ...
+
+    def running_for(self, agent: str) -> AbstractAsyncContextManager[tuple[str, ...]]:
+        """Run the servers of a subagent's file; gives a sentence for each that is missing."""
         ...
 
     def notes(self) -> tuple[str, ...]:
@@ -297,13 +307,15 @@ def sources_of(launch: LaunchContext, settings: Settings, options: Options) -> S
     )
 
 
-async def open_servers(stack: AsyncExitStack, session: ServerServices) -> SessionServers | None:
-    """Find the servers of a session, None where none is defined. They are not connected before `begin`; all
-    have ended when the stack is left."""
+async def open_servers(
+    stack: AsyncExitStack, session: ServerServices, *, is_needed: bool = False
+) -> SessionServers | None:
+    """Find the servers of a session, None where none is defined and none `is_needed`. They are not connected
+    before `begin`; all have ended when the stack is left."""
     launch = session.launch
     root = launch.boundary.root
     sources = sources_of(launch, session.settings, session.options)
-    if not sources.is_any() and not session.channels:
+    if not sources.is_any() and not session.channels and not is_needed:
         return None
     from buddy.app.mcp_logins import saved_logins  # these where a server is defined
     from buddy.extend.mcp.approvals import ServerApprovals

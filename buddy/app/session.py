@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -150,6 +150,8 @@ class Session:
         self.children = _children(self)
         self.extensions = _extensions(self)
         self.mcp: SessionServers | None = None
+        self.open_servers: Callable[[], Awaitable[SessionServers | None]] | None = None
+        """Opens `mcp` once a subagent file defines a server."""
         self.job_news = JobReporter(journal.writer)
         self.jobs = Jobs(self.children, self.job_news.record)
         self._targets: SessionTargets | None = None
@@ -211,6 +213,14 @@ class Session:
         """End the connections to targets, if there are any."""
         if self._targets is not None:
             await self._targets.close()
+
+    async def take_agent_servers(self) -> None:
+        """Take up the MCP servers that subagent files define."""
+        files = [one for one in self.extensions.catalogue.of_kind("agent") if one.own_servers]
+        if self.mcp is None and files and self.open_servers is not None:
+            self.mcp = await self.open_servers()
+        if self.mcp is not None:
+            await self.mcp.take_agents(files)
 
     async def expand(self, task_id: int, text: str) -> ExpandedPrompt:
         """Expand a prompt for a task: files it mentions are read with the task's services. The person typed
@@ -298,6 +308,8 @@ async def open_session(
         session.job_news.tell = board.hub.emit
         stack.callback(session.job_news.stop)
         session.mcp = await open_servers(stack, _server_services(session))
+        session.open_servers = partial(open_servers, stack, _server_services(session), is_needed=True)
+        await session.take_agent_servers()
         if journal.loaded.tasks:
             board.restore(journal.loaded.tasks, journal.loaded.state.focus)
             places = await restore_worktrees(board)
@@ -353,6 +365,7 @@ def _extensions(session: Session) -> Extensions:
         session.tools,
         runner=runner,
         common=common,
+        changed=session.take_agent_servers,
         plugins=plugins,
         given=agents,
         hooks=hooks,
@@ -591,7 +604,12 @@ def _board_parts(session: Session) -> BoardParts:
         catalogue=session.extensions.catalogue,
         direct_tools=settings.tools.direct,
         arrivals=late_tools(lambda: session.mcp),
-        server_words=lambda only: session.mcp.prompt_text(only) if session.mcp is not None else "",
+        server_words=lambda only, agent: (
+            session.mcp.prompt_text(only, agent) if session.mcp is not None else ""
+        ),
+        agent_servers=lambda agent: (
+            session.mcp.running_for(agent) if session.mcp is not None else contextlib.nullcontext(())
+        ),
         target=lambda name: session.targets().workspace(name),
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(

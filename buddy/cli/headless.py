@@ -328,7 +328,9 @@ def _facts(session: Session, task_id: int, models: Models) -> RunFacts:
     definitions = [one for one in session.extensions.catalogue.definitions if one.state == "active"]
     servers = session.mcp.servers.values() if session.mcp is not None else ()
     return RunFacts(
-        servers=tuple((server.name, server_state(server.state)) for server in servers),
+        servers=tuple(
+            (server.name, server_state(server.state)) for server in servers if not server.definition.agent
+        ),
         commands=tuple(one.name for one in definitions if one.kind == "command"),
         skills=tuple(one.name for one in definitions if one.kind == "skill"),
         agents=tuple(one.name for one in definitions if one.kind == "agent"),

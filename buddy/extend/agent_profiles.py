@@ -9,7 +9,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.definitions import ExtensionFile, read_body
-from buddy.extend.mcp.names import server_part
+from buddy.extend.mcp.names import agent_server_name, server_part
 from buddy.extend.tool_names import buddy_names
 from buddy.safety.paths import Boundary
 from buddy.safety.policy.decide import Mode, mode_by_name
@@ -21,7 +21,8 @@ MAX_SKILL_CHARS = 40_000
 class AgentProfile(msgspec.Struct, frozen=True):
     """Working instructions of a subagent. `tools`: the names it may use, None for all; `mode`: its permission
     mode, never wider than the session's; `max_replies`: 0 for the usual limit; `background`: None as the call
-    says; `servers`: MCP servers whose tools it gets beside its list."""
+    says; `servers`: MCP servers whose tools it gets beside its list; `own_servers`: those its file defines,
+    which run for it alone."""
 
     name: str
     prompt: str
@@ -33,6 +34,7 @@ class AgentProfile(msgspec.Struct, frozen=True):
     background: bool | None = None
     worktree: bool = False
     servers: tuple[str, ...] = ()
+    own_servers: tuple[str, ...] = ()
 
     def allowed_tools(self, known: Iterable[str]) -> frozenset[str] | None:
         """Return which of the known tools it may use, None for all of them."""
@@ -44,6 +46,16 @@ class AgentProfile(msgspec.Struct, frozen=True):
             for name in known
             if (given is None or _is_listed(name, given)) and not _is_listed(name, self.without)
         )
+
+    def allows_own(self, tool: str) -> bool:
+        """Tell whether it may use a tool of a server that its file defines. `disallowedTools` may name it as
+        the file calls the server, or as it is called in a session."""
+        names = [tool]
+        for server in self.own_servers:
+            inside = f"{_tools_of_server(agent_server_name(self.name, server))}__"
+            if tool.startswith(inside):
+                names.append(f"{_tools_of_server(server)}__{tool.removeprefix(inside)}")
+        return not any(_is_listed(name, self.without) for name in names)
 
     def system_prompt(self, boundary: Boundary) -> str:
         """Return the system prompt of a task that works in this place."""
@@ -88,6 +100,7 @@ def profile_of(catalogue: ExtensionCatalogue, name: str) -> AgentProfile:
         background=definition.background,
         worktree=definition.worktree,
         servers=_servers(definition),
+        own_servers=tuple(definition.own_servers),
     )
 
 

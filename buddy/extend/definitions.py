@@ -152,6 +152,8 @@ MAX_FILES = 1_000
 MAX_DEPTH = 6
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1024
+MAX_OWN_SERVERS = 20
+"""MCP servers that one subagent file may define itself."""
 _NAME = pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _TYPABLE = pattern(r"[\w.-]+(?::[\w.-]+)*")
 State = Literal["active", "untrusted", "shadowed", "malformed", "disabled"]
@@ -187,6 +189,8 @@ class ExtensionFile(msgspec.Struct, frozen=True):
     worktree: bool = False
     skills: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    own_servers: dict[str, Any] = {}
+    """The MCP servers that a subagent file defines itself, as written, by name."""
     body: str = ""
     """The text of a definition that stands in no file."""
 
@@ -317,8 +321,10 @@ def _definition(folder: SearchFolder, name: str, path: str) -> ExtensionFile:
     found = _with_fields(found, front.fields)
     problems = [front.warning, _oddity(found, front.fields) if folder.kind == "skill" else ""]
     if folder.kind == "agent":
-        servers, problem = _servers(front.fields)
-        found = msgspec.structs.replace(found, servers=servers)
+        servers, own, problem = read_agent_servers(
+            front.fields.get("mcpServers", front.fields.get("mcp_servers", front.fields.get("mcp-servers")))
+        )
+        found = msgspec.structs.replace(found, servers=servers, own_servers=own)
         problems.append(problem)
     found = msgspec.structs.replace(found, warning="; ".join(filter(None, problems)))
     if not front.body:
@@ -328,25 +334,28 @@ def _definition(folder: SearchFolder, name: str, path: str) -> ExtensionFile:
     return found
 
 
-def _servers(fields: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Return the MCP servers that a subagent file names, and what it says of others. One that it defines
-    itself counts by its name only: nobody was asked about that definition."""
-    value = fields.get("mcpServers", fields.get("mcp_servers", fields.get("mcp-servers")))
+def read_agent_servers(value: object) -> tuple[tuple[str, ...], dict[str, Any], str]:
+    """Return the MCP servers that a subagent names, the ones it defines itself as they are written, and a
+    sentence about those that are too many."""
     entries = cast(list[object], value) if isinstance(value, list) else [value]
     names: dict[str, None] = {}
-    inline: dict[str, None] = {}
+    own: dict[str, Any] = {}
     for entry in entries:
         if isinstance(entry, dict):
-            table = cast(dict[object, object], entry)
-            names.update(dict.fromkeys(map(str, table)))
-            inline.update(dict.fromkeys(str(name) for name, what in table.items() if isinstance(what, dict)))
+            for name, what in cast(dict[object, object], entry).items():
+                if isinstance(what, dict):
+                    own.setdefault(str(name), what)
+                else:
+                    names[str(name)] = None
         elif entry is not None:
             names.update(dict.fromkeys(_words(str(entry))))
-    shown = one_line(clean(", ".join(inline)), 120)
-    return tuple(names), (
-        f"its definition of the MCP server {shown} is not used: put it into .mcp.json, or buddy mcp add"
-        if inline
-        else ""
+    surplus = list(own)[MAX_OWN_SERVERS:]
+    for name in surplus:
+        del own[name]
+    return (
+        tuple(name for name in names if name not in own),
+        own,
+        f"it defines more than {MAX_OWN_SERVERS} MCP servers; the rest is left out" if surplus else "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from buddy.extend.definitions import ExtensionFile
+from buddy.extend.definitions import ExtensionFile, read_agent_servers
 from buddy.safety.policy.decide import mode_by_name
 from buddy.safety.sanitise import clean, one_line
 
@@ -46,6 +46,7 @@ def _read_agent(name: str, entry: object, source: str) -> ExtensionFile:
     if not isinstance(turns, int) or turns < 0:
         raise ValueError(f"{where}: expected a whole number as maxTurns")
     tools = fields.get("tools")
+    servers, own = _servers(fields.get("mcpServers") or [], where)
     return ExtensionFile(
         "agent",
         name,
@@ -59,15 +60,22 @@ def _read_agent(name: str, entry: object, source: str) -> ExtensionFile:
         model=str(fields.get("model") or ""),
         permission_mode=str(mode),
         max_turns=turns,
-        servers=_servers(fields.get("mcpServers") or [], where),
+        servers=servers,
+        own_servers=own,
         background=fields.get("background") if isinstance(fields.get("background"), bool) else None,
     )
 
 
-def _servers(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in cast("list[object]", value)):
-        raise ValueError(f"{where}: expected a list of names of MCP servers, which --mcp-config defines")
-    return tuple(cast("list[str]", value))
+def _servers(value: object, where: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    entries = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(entry, str | dict) for entry in entries):
+        raise ValueError(
+            f"{where}: expected a list of MCP servers: names, or objects with definitions by name"
+        )
+    names, own, problem = read_agent_servers(entries)
+    if problem:
+        raise ValueError(f"{where}: {problem}")
+    return names, own
 
 
 def _names(value: object, where: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -160,7 +161,9 @@ class BoardParts(msgspec.Struct, frozen=True):
     is not in the settings; `worktrees` is None where worktrees are not available, `hooks` and `catalogue`
     where there are no extensions. With more than `direct_tools` tools a model is offered the core of them and
     `search_tools`; 0 offers all. `arrivals` are servers whose tools are still to come; `server_words`
-    returns what the system prompt says of servers, given the names of a task's tools, None for all.
+    returns what the system prompt says of servers, given the names of a task's tools, None for all, and that
+    of its subagent file; `agent_servers` runs the servers such a file defines, and gives a sentence for each
+    that is missing.
     """
 
     workspace: Workspace
@@ -191,4 +194,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     catalogue: ExtensionCatalogue | None = None
     direct_tools: int = 0
     arrivals: LateTools = NO_LATE_TOOLS
-    server_words: Callable[[frozenset[str] | None], str] = lambda _only: ""
+    server_words: Callable[[frozenset[str] | None, str], str] = lambda _only, _agent: ""
+    agent_servers: Callable[[str], AbstractAsyncContextManager[tuple[str, ...]]] = lambda _agent: nullcontext(
+        ()
+    )

@@ -103,8 +103,13 @@ class Delegations:
 
     def hides(self, task: Task, tool: Tool) -> bool:
         """Tell whether a task does not get a tool. Subagents can't ask the person; those of the last level
-        can't delegate; only variants read each other's results."""
+        can't delegate; only variants read each other's results; the servers a subagent file defines are its
+        own."""
         if tool.for_variants and task.variant is None:
+            return True
+        if tool.agent and (
+            task.profile is None or task.profile.name != tool.agent or not task.profile.own_servers
+        ):
             return True
         if not task.parent:
             return False
@@ -175,7 +180,10 @@ class Delegations:
             raise ToolError(f"{MAX_RUNNING} subagents already work for you; wait for one to end")
         profile = self._profile(assignment.agent)
         only = self._check_tools(assignment.tools)
+        is_narrowed = only is not None or above.tools is not None
         only = _narrow(_narrow(only, self._tools_of(profile)), above.tools)
+        if profile is not None and is_narrowed:  # a server of its own would widen what it was given
+            profile = msgspec.structs.replace(profile, own_servers=())
         self._check_model(assignment.model, above)
         lent = _share(above.meter)
         try:

@@ -118,7 +118,7 @@ class Task:
     def system_prompt(self, parts: BoardParts) -> str:
         """Return the system prompt of its turns: that of its workspace, with the skills and subagents there
         are, or the one of its subagent file; then the instructions of MCP servers whose tools it has."""
-        words = parts.server_words(self.tools)
+        words = parts.server_words(self.tools, self.profile.name if self.profile is not None else "")
         if self.profile is not None:
             return "\n".join(filter(None, (self.profile.system_prompt(self.workspace.boundary), words)))
         more = parts.catalogue.prompt_text() if parts.catalogue is not None else ""

@@ -12,11 +12,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.events import LibraryLoading, Notice, RetryScheduled
 from buddy.agent.formatting import format_count
 from buddy.agent.host import Agent, Limits, Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
-from buddy.agent.messages import UserMessage
+from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import receipt_text
 from buddy.agent.tool import Tool, ToolRegistry
@@ -146,12 +147,32 @@ class TurnRunner:
         )
         if prompts:
             prompts = await hooks.before_turn(prompts)
-        access = self._shared.board.model(task.model)
-        agent = build_agent(self._shared, task, access, lambda: self._is_foreground(task.task_id))
-        host = build_host(self._shared, task)
-        if prompts:
-            return await agent_loop(prompts, agent, task.history, host)
-        return await agent_loop_continue(agent, task.history, host)
+        async with contextlib.AsyncExitStack() as stack:
+            prompts = await self._start_own_servers(task, prompts, stack)
+            access = self._shared.board.model(task.model)
+            agent = build_agent(self._shared, task, access, lambda: self._is_foreground(task.task_id))
+            host = build_host(self._shared, task)
+            if prompts:
+                return await agent_loop(prompts, agent, task.history, host)
+            return await agent_loop_continue(agent, task.history, host)
+
+    async def _start_own_servers(
+        self, task: Task, prompts: tuple[UserMessage, ...], stack: contextlib.AsyncExitStack
+    ) -> tuple[UserMessage, ...]:
+        """Start the MCP servers that the task's subagent file defines, until the stack is left. Returns the
+        prompts, with a note about the servers that are missing."""
+        board, profile = self._shared.board, task.profile
+        if profile is None or not profile.own_servers:
+            return prompts
+        entering = stack.enter_async_context(board.agent_servers(profile.name))
+        try:
+            missing = await run_cancellable(entering, task.cancelled)
+        except TurnCancelled:  # the loop ends at once, and records the prompts
+            return prompts
+        if not missing or not prompts:
+            return prompts
+        text = f"[{'; '.join(missing)}]"
+        return (*prompts, UserMessage(board.clock.new_id(), (Text(text),), "note"))
 
     def _finish(self, task: Task, outcome: Outcome) -> None:
         match outcome.outcome:
@@ -291,6 +312,16 @@ def _limits_of(task: Task, limits: Limits) -> Limits:
     return replace(limits, max_replies=min(most, limits.max_replies)) if most else limits
 
 
+def _with_own(tools: ToolRegistry, task: Task) -> frozenset[str] | None:
+    """Return the names a task may use, None for all: those of the servers its subagent file defines come
+    beside its list."""
+    profile = task.profile
+    if task.tools is None or profile is None or not profile.own_servers:
+        return task.tools
+    own = (tool.name for tool in tools.list_all() if tool.agent == profile.name)
+    return task.tools.union(name for name in own if profile.allows_own(name))
+
+
 def tools_of_task(
     parts: BoardParts, task: Task, hides: Callable[[Tool], bool], note: Callable[[tuple[Tool, ...]], None]
 ) -> ToolRegistry:
@@ -300,7 +331,7 @@ def tools_of_task(
     fit = task.workspace.fit
 
     def available() -> ToolRegistry:
-        tools = offered(parts.tools, model, task.tools, hides)
+        tools = offered(parts.tools, model, _with_own(parts.tools, task), hides)
         return ToolRegistry(map(fit, tools.list_all())) if task.workspace.target else tools
 
     tools = available()

@@ -36,7 +36,11 @@ class Arrivals:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of servers that are about to connect for the first time."""
-        return tuple(name for name, one in self._servers.items() if one.state in ("waiting", "connecting"))
+        return tuple(
+            name
+            for name, one in self._servers.items()
+            if one.state in ("waiting", "connecting") and not one.definition.agent
+        )
 
     async def before_turn(self, prompt: str = "") -> tuple[str, ...]:
         """Wait before the first turn of a run with this prompt, for each server as long as it is worth.
@@ -50,7 +54,7 @@ class Arrivals:
             f"{server.advice}; its tools "
             f"{'are found once it is ready' if server.state == 'connecting' else 'are missing'}"
             for server in self._servers.values()
-            if server.state in ("connecting", "lost", "failed", "login")
+            if server.state in ("connecting", "lost", "failed", "login") and not server.definition.agent
         )
 
     async def wait_for(self, names: Collection[str]) -> None:
@@ -61,13 +65,27 @@ class Arrivals:
             lambda: [limit] if limit > loop.time() and not {*names}.isdisjoint(self.names()) else []
         )
 
+    async def wait_until_settled(self, servers: Collection[McpServer]) -> None:
+        """Wait until these servers are ready or have failed, or for a limited time."""
+        limit = asyncio.get_running_loop().time() + ARRIVAL_S
+        await self._until_done(
+            lambda: (
+                [limit]
+                if limit > asyncio.get_running_loop().time()
+                and any(one.state in ("waiting", "connecting") for one in servers)
+                else []
+            )
+        )
+
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each required server that is not there. One that waits for an approval is
         not required: a project must not keep a run from beginning."""
         return tuple(
             server.advice
             for server in self._servers.values()
-            if server.definition.required and server.state not in ("ready", "untrusted", "disabled")
+            if server.definition.required
+            and not server.definition.agent
+            and server.state not in ("ready", "untrusted", "disabled")
         )
 
     async def _until_done(self, limits: Callable[[], list[float]]) -> None:

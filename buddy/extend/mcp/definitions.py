@@ -78,17 +78,19 @@ def kind_of(value: object) -> str:
 
 
 class OAuthClient(msgspec.Struct, frozen=True):
-    """A client registered beforehand. Empty: the client registers itself."""
+    """A client registered beforehand, or one whose id is the address of a document that describes it (for
+    authorization servers that read one). Empty: the client registers itself."""
 
     client_id: str = ""
     client_secret: str = ""
     scopes: tuple[str, ...] = ()
     port: int = 0
+    document: str = ""
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One server, with its variables not yet expanded. `source` is the file it stands in, `folder` that of
-    its plug-in ("" for none). `sandbox`,
+    its plug-in ("" for none), `agent` the subagent that alone has it ("" for the whole session). `sandbox`,
     `network` and `write` describe the sandbox of a stdio server; `required`: a run of `exec` does not begin
     without it."""
 
@@ -97,6 +99,7 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     kind: Kind
     folder: str = ""
+    agent: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -261,12 +264,34 @@ def _oauth(given: Mapping[str, Any]) -> OAuthClient:
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise DefinitionError(f"oauth callbackPort: expected a port, found {visible(str(port)[:40])!r}")
     scopes = found.get("scopes", found.get("scope", ()))
+    document = _text(found, "clientMetadataUrl", "client_metadata_url")
+    if document:
+        _check_document(document)
     return OAuthClient(
         _text(found, "clientId", "client_id"),
         _text(found, "clientSecret", "client_secret"),
         tuple(scopes.split()) if isinstance(scopes, str) else _list(found, "scopes"),
         port,
+        document,
     )
+
+
+def _check_document(address: str) -> None:
+    """Check the address of a document: https, with a path that is not the root, and nothing that a browser
+    or server would read otherwise."""
+    try:
+        parts = urlsplit(address)
+        is_fit = parts.scheme == "https" and parts.hostname and parts.path.strip("/")
+        is_fit = is_fit and not (parts.username or parts.password or parts.fragment)
+        is_fit = is_fit and address.isascii() and address.isprintable() and " " not in address
+        is_fit = is_fit and not {".", ".."}.intersection(parts.path.split("/"))
+    except ValueError:
+        is_fit = False
+    if not is_fit:
+        raise DefinitionError(
+            "oauth clientMetadataUrl: expected the https address of a document, with a path, found "
+            f"{visible(address[:80])!r}"
+        )
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:

@@ -20,8 +20,10 @@ def definition_digest(definition: ServerDefinition, root: str) -> str:
     """Return the digest an approval is bound to: the definition as written, and the content of the files of
     the workspace that its command line names. Reads those files: call it in a thread."""
     plain = msgspec.to_builtins(definition)
-    for key in ("source", "scope", "folder"):
+    for key in ("source", "scope", "folder", "agent"):  # the name holds the agent's
         del plain[key]
+    if not definition.oauth.document:
+        del plain["oauth"]["document"]
     if not definition.required:  # approvals of before the key count on
         del plain["required"]
     parts = [msgspec.json.encode(plain, order="sorted")]

@@ -169,7 +169,8 @@ async def _log_in(
         client_name="buddy",
         scope=" ".join(definition.oauth.scopes) or None,
     )
-    flow = _Flow(definition.url, metadata, storage, send_to, come_back)
+    document = definition.oauth.document or None
+    flow = _Flow(definition.url, metadata, storage, send_to, come_back, client_metadata_url=document)
     flow.scopes = tuple(dict.fromkeys((*definition.oauth.scopes, *scopes)))
     flow.has_secret = bool(definition.oauth.client_secret)
     response = await _ask(definition, flow, HttpRequests(environment))

@@ -27,6 +27,17 @@ def server_part(server: str) -> str:
     return f"{part[: MAX_SERVER - _HASH_CHARS - 1].rstrip('_-') or 'server'}-{_hash(server)}"
 
 
+def agent_server_name(agent: str, server: str) -> str:
+    """Return the name that a server of a subagent file has in a session. Characters that names of servers
+    can't hold are replaced, and a hash of both names tells it from others that would look the same."""
+    name = f"agent_{agent}_{server}"
+    fit = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    if fit == name and len(name) <= MAX_NAME and name[-1].isalnum() and "_" not in server:
+        return name
+    both = f"{agent}\0{server}"
+    return f"{fit[: MAX_NAME - _HASH_CHARS - 1]}-{_hash(both)}"
+
+
 def tool_names(part_of_server: str, tools: Iterable[str]) -> dict[str, str]:
     """Return the name of each tool of a server. A name that cannot stand as it is gets a hash of the whole,
     so that it depends on no other tool."""

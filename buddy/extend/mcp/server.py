@@ -148,6 +148,8 @@ class McpServer:
                 return f"MCP server {name} is disabled in its definition; take `disabled` out there to use it"
             case "untrusted":
                 return f"MCP server {name} waits for your approval: /mcp trust {name} shows it and starts it"
+            case "waiting" if self.definition.agent:
+                return f"MCP server {name} starts with the subagent {visible(self.definition.agent)}"
             case "waiting" | "connecting":
                 return f"MCP server {name} is still connecting{why}"
             case "ready":

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,9 @@ import msgspec
 
 from buddy.agent.messages import UserPart
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
+from buddy.extend.definitions import ExtensionFile
 from buddy.extend.mcp.acceptance import AcceptedWords
+from buddy.extend.mcp.agent_servers import AgentServers, find_agent_servers
 from buddy.extend.mcp.approvals import ServerApprovals, Standing, standing
 from buddy.extend.mcp.arrivals import Arrivals
 from buddy.extend.mcp.channel import Channel, ChannelClosed, ChannelFactory
@@ -108,7 +110,7 @@ class McpServers:
         self._parts = parts
         self.servers: dict[str, McpServer] = {}
         self.hidden: tuple[ServerDefinition, ...] = ()
-        self.problems: tuple[str, ...] = ()
+        self._problems: tuple[str, ...] = ()
         self.withheld: dict[str, tuple[Withheld, ...]] = {}
         self._digests: dict[str, str] = {}
         self._offers: dict[str, TrustOffer] = {}
@@ -121,6 +123,7 @@ class McpServers:
         self._announcing: asyncio.TimerHandle | None = None
         self._listeners: list[Callable[[], None]] = []
         self.arrivals = Arrivals(self.servers, self._unsaid.clear)
+        self._of_agents = AgentServers(self.servers, self.arrivals, self._note_ended)
         self._logins = SessionLogins(parts.logins, parts.server.library, parts.environment)
 
     async def __aenter__(self) -> McpServers:
@@ -133,22 +136,58 @@ class McpServers:
 
     async def find(self) -> None:
         """Read the definitions, and what was answered about them. Connects nothing."""
-        found, states = await asyncio.to_thread(self._find)
-        self.hidden, self.problems = found.hidden, found.problems
-        for definition in found.servers:
-            digest, state, accepted = states[definition.name]
-            self._digests[definition.name] = digest
-            self._accepted[definition.name] = accepted
-            self._add(definition, state)
+        found = await asyncio.to_thread(find_servers, self._parts.sources)
+        self.hidden, self._problems = found.hidden, found.problems
+        await self._add_all(found)
         for name in self._parts.channels:
             self._add(
                 ServerDefinition(name=name, scope="program", source="the program", kind="channel"),
                 "waiting",
             )
 
-    def _find(self) -> tuple[FoundServers, dict[str, tuple[str, Standing, AcceptedWords]]]:
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence for each definition that cannot be used."""
+        return (*self._problems, *(one for told in self._of_agents.problems.values() for one in told))
+
+    async def take_agents(self, files: Sequence[ExtensionFile]) -> None:
+        """Take up the servers that these subagent files define, instead of those of before. One that stays as
+        it was goes on."""
+        found = find_agent_servers(files)
+        taken = {name for name, server in self.servers.items() if not server.definition.agent}
+        wanted = [one for one in found.servers if one.name not in taken]
+        for server in [one for one in self.servers.values() if one.definition.agent]:
+            if server.definition not in wanted:
+                await server.stop("waiting")
+                self._withdraw(server.name)
+                del self.servers[server.name]
+        new = [one for one in wanted if one.name not in self.servers]
+        problems, self._of_agents.problems = self.problems, found.problems
+        await self._add_all(FoundServers(tuple(new)))
+        notes = [note for note in self.problems if note not in problems]
+        notes += self._approvals_to_give([self.servers[one.name] for one in new])
+        for note in notes:
+            self._parts.tell(note)
+
+    def running_for(self, agent: str) -> AbstractAsyncContextManager[tuple[str, ...]]:
+        """Run the servers of a subagent's file while its turn runs; gives a sentence for each that is
+        missing."""
+        return self._of_agents.running_for(agent)
+
+    def _note_ended(self, server: McpServer) -> None:
+        if self.servers.get(server.name) is server:
+            self._withdraw(server.name)
+
+    async def _add_all(self, found: FoundServers) -> None:
+        states = await asyncio.to_thread(self._judge, found)
+        for definition in found.servers:
+            digest, state, accepted = states[definition.name]
+            self._digests[definition.name] = digest
+            self._accepted[definition.name] = accepted
+            self._add(definition, state)
+
+    def _judge(self, found: FoundServers) -> dict[str, tuple[str, Standing, AcceptedWords]]:
         parts = self._parts
-        found = find_servers(parts.sources)
         states: dict[str, tuple[str, Standing, AcceptedWords]] = {}
         for definition in found.servers:
             digest = definition_digest(definition, parts.sources.root)
@@ -158,7 +197,7 @@ class McpServers:
                 accepted = AcceptedWords(approval.tools, approval.instructions)
             state = standing(definition, digest, approval, found.accepted, trust_all=parts.trust_all)
             states[definition.name] = (digest, state, accepted)
-        return found, states
+        return states
 
     def _add(self, definition: ServerDefinition, state: Standing) -> None:
         stderr = StderrTail()
@@ -174,13 +213,17 @@ class McpServers:
     def begin(self) -> None:
         """Connect every server that may run, in the background."""
         for server in self.servers.values():
-            if server.state == "waiting":
+            if server.state == "waiting" and not server.definition.agent:
                 server.begin()
 
     def notes(self) -> tuple[str, ...]:
         """Return what the person should know before anything is connected."""
-        waiting = [server for server in self.servers.values() if server.state == "untrusted"]
-        notes = list(self.problems)
+        of_session = [server for server in self.servers.values() if not server.definition.agent]
+        return (*self._problems, *self._approvals_to_give(of_session))
+
+    def _approvals_to_give(self, servers: Sequence[McpServer]) -> tuple[str, ...]:
+        waiting = [server for server in servers if server.state == "untrusted"]
+        notes: list[str] = []
         for server in waiting[:8]:
             changed = (
                 "changed since you approved it" if self._was_approved(server) else "waits for your approval"
@@ -241,8 +284,9 @@ class McpServers:
         )
         if server.state == "untrusted":
             server.state = "waiting"
-            server.begin()
-        else:
+            if not server.definition.agent or self._of_agents.is_used(server):
+                server.begin()
+        elif server.facts is not None:
             self._offer(server)
         return problem
 
@@ -274,7 +318,8 @@ class McpServers:
         except DefinitionError as error:
             raise LoginFailedError(str(error)) from error
         place = await self._logins.log_in(definition, show)
-        server.reconnect()
+        if self._may_connect(server):
+            server.reconnect()
         return place
 
     async def log_out(self, name: str) -> tuple[str, ...]:
@@ -282,9 +327,15 @@ class McpServers:
         Raises `LoginFailedError`."""
         addresses = await self._logins.log_out(name)
         server = self.servers.get(name)
-        if addresses and server is not None and server.state not in ("untrusted", "disabled"):
+        if addresses and server is not None and self._may_connect(server):
             server.reconnect()
         return addresses
+
+    def _may_connect(self, server: McpServer) -> bool:
+        """Tell whether a server may be connected now: approved, and with its subagent at work."""
+        return server.state not in ("untrusted", "disabled") and (
+            not server.definition.agent or self._of_agents.is_used(server)
+        )
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call this after each change."""
@@ -339,7 +390,8 @@ class McpServers:
                 tools[public] = known[public]
                 continue
             try:
-                tools[public] = make_tool(info, public, visible(name), server.call)
+                agent = server.definition.agent
+                tools[public] = make_tool(info, public, visible(name), server.call, agent)
             except UnusableTool as error:
                 withheld.append(Withheld(info.name, str(error)))
         self.withheld[name] = tuple(withheld)
@@ -352,7 +404,8 @@ class McpServers:
             more = f", its instructions for models changed and are withheld (/mcp {visible(name)})"
         elif words and is_first:
             more = f", and gives models instructions (/mcp {visible(name)})"
-        self._announce(name, _offered(server, len(tools), withheld) + more)
+        if more or withheld or not server.definition.agent:
+            self._announce(name, _offered(server, len(tools), withheld) + more)
 
     def _words_of(self, server: McpServer) -> str:
         return clean_instructions(server.facts.instructions) if server.facts is not None else ""
@@ -362,16 +415,23 @@ class McpServers:
         words = self._words_of(self.servers[name])
         return ServerInstructions(words, is_withheld=words != self._instructions.get(name, words))
 
-    def prompt_text(self, only: Collection[str] | None = None) -> str:
-        """Return what the system prompt says of servers: the instructions of those with tools for models,
-        or with one of the tools `only`. They come and go with the tools, which begin the prompt too."""
+    def prompt_text(self, only: Collection[str] | None = None, agent: str = "") -> str:
+        """Return what the system prompt of a subagent, "" for any other task, says of servers: the
+        instructions of those with tools for models, or with one of the tools `only`. They come and go with
+        the tools, which begin the prompt too."""
         return prompt_section(
             {
                 name: words
                 for name, words in self._instructions.items()
-                if words and any(only is None or tool in only for tool in self._tools.get(name, ()))
+                if words and self._gives_tools(name, only, agent)
             }
         )
+
+    def _gives_tools(self, name: str, only: Collection[str] | None, agent: str) -> bool:
+        of_agent = self.servers[name].definition.agent
+        if of_agent:
+            return of_agent == agent and bool(self._tools.get(name))
+        return any(only is None or tool in only for tool in self._tools.get(name, ()))
 
     def _remember(self, server: McpServer) -> None:
         digest, accepted = self._digests.get(server.name, ""), self._accepted[server.name]
@@ -428,7 +488,7 @@ class McpServers:
 
     async def attach(self, text: str) -> ExpandedPrompt:
         """Return the resources a text names as attachments."""
-        known = {server.name: [info.uri for info in server.resources] for server in self.servers.values()}
+        known = {server.name: [info.uri for info in server.resources] for server in self._ready()}
 
         async def read(name: str, uri: str) -> ToolResult:
             return await self.servers[name].read(uri)
@@ -448,7 +508,8 @@ class McpServers:
             yield from prompts_of(server.name, server.prompts)
 
     def _ready(self) -> list[McpServer]:
-        return [server for server in self.servers.values() if server.state == "ready"]
+        """Return the servers whose resources and prompts the person can name."""
+        return [one for one in self.servers.values() if one.state == "ready" and not one.definition.agent]
 
     def _announce(self, name: str, words: str) -> None:
         """Tell the person, together with what other servers have to tell at the same moment."""
@@ -509,12 +570,15 @@ class McpServers:
 
 
 def _place(definition: ServerDefinition) -> str:
-    return "a plug-in" if definition.scope == "plugin" else "this folder"
+    place = "a plug-in" if definition.scope == "plugin" else "this folder"
+    return f"the subagent {visible(definition.agent)} of {place}" if definition.agent else place
 
 
 def _offered(server: McpServer, count: int, withheld: Iterable[Withheld]) -> str:
     held = len(tuple(withheld))
     more = f", {held} withheld (/mcp {visible(server.name)})" if held else ""
+    if agent := server.definition.agent:
+        return f"{visible(server.name)} offers {count} tools to the subagent {visible(agent)}{more}"
     return (
         f"{visible(server.name)} offers {count} tool{'' if count == 1 else 's'} from the next turn on{more}"
     )

@@ -106,7 +106,7 @@ def read_plugin_servers(plugin: PluginFolder) -> tuple[tuple[ServerDefinition, .
             if isinstance(table, dict)
             else table
         )
-        servers, wrong = read_servers(_with_folder(named, plugin.path), "plugin", path)
+        servers, wrong = read_servers(with_folder(named, plugin.path), "plugin", path)
         found += (msgspec.structs.replace(one, folder=plugin.path) for one in servers)
         problems += wrong
     return _first_of_each_name(found)[0], tuple(problems)
@@ -117,16 +117,16 @@ def plugin_server_name(plugin: PluginFolder, name: object) -> str:
     return f"plugin_{plugin.name}_{name}"
 
 
-def _with_folder(node: object, folder: str) -> object:
+def with_folder(node: object, folder: str) -> object:
     """Return a table with `${CLAUDE_PLUGIN_ROOT}` replaced by the plug-in's folder."""
     match node:
         case str():
             return node.replace(FOLDER_VARIABLE, folder)
         case list():
-            return [_with_folder(one, folder) for one in cast("list[object]", node)]
+            return [with_folder(one, folder) for one in cast("list[object]", node)]
         case dict():
             table = cast("dict[object, object]", node)
-            return {key: _with_folder(value, folder) for key, value in table.items()}
+            return {key: with_folder(value, folder) for key, value in table.items()}
         case _:
             return node
 

@@ -30,9 +30,9 @@ class UnusableTool(ValueError):
     """A tool that cannot be offered; the message says why."""
 
 
-def make_tool(info: ToolInfo, name: str, server: str, run: Run) -> Tool:
-    """Return a tool that models may call. Its risk is high whatever the server says of it. Raises
-    `UnusableTool`."""
+def make_tool(info: ToolInfo, name: str, server: str, run: Run, agent: str = "") -> Tool:
+    """Return a tool that models may call, only the subagent `agent` where that is named. Its risk is high
+    whatever the server says of it. Raises `UnusableTool`."""
     schema = clean_schema(info.schema)
 
     def decode(text: str) -> ForeignArguments:
@@ -58,6 +58,7 @@ def make_tool(info: ToolInfo, name: str, server: str, run: Run) -> Tool:
         source=f"mcp:{server}",
         subject=lambda arguments: _subject(cast(ForeignArguments, arguments).values),
         decoder=decode,
+        agent=agent,
     )
 
 

@@ -10,7 +10,7 @@ from buddy.extend.search_folders import ExtensionPlaces, Kind, hook_files, searc
 from buddy.repl.commands.registry import command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
-from buddy.safety.sanitise import one_line
+from buddy.safety.sanitise import clean, one_line
 
 ABOUT_CHARS = 80
 COMMAND_CHARS = 60
@@ -76,7 +76,8 @@ async def _show_files(context: Context, kind: Kind, words: str, *, sign: str) ->
 
 
 def _row(one: ExtensionFile, sign: str) -> tuple[str, str, str, str]:
-    note = one.warning
+    own = f"with the MCP servers {', '.join(one.own_servers)} of its own: /mcp" if one.own_servers else ""
+    note = "; ".join(filter(None, (one.warning, clean(own))))
     if one.state != "active":
         note = f"{one.state}: {one.reason}"
     elif not one.for_user:

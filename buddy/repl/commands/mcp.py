@@ -54,6 +54,8 @@ async def mcp(context: Context, argument: str) -> None:
             await _log_in(context, servers, server)
         case _:
             _check_may_run(server)
+            if server.definition.agent and server.state == "waiting":
+                raise CommandError(server.advice)
             server.reconnect()
             context.screen.print(NoteBlock("info", f"MCP server {shown} is connected anew"))
 

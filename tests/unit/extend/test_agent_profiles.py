@@ -6,6 +6,7 @@ import pytest
 
 from buddy.extend.agent_profiles import AgentProfile, profile_of
 from buddy.extend.catalogue import ExtensionCatalogue
+from buddy.extend.definitions import MAX_OWN_SERVERS
 from buddy.extend.search_folders import ExtensionPlaces, PluginFolder
 
 KNOWN = ("grep", "read_file", "mcp__db__query", "mcp__db__drop", "mcp__db2__query", "mcp__plugin_p_db__query")
@@ -51,31 +52,32 @@ def profile(folder: Path, front: str, *, plugin: str = "") -> tuple[AgentProfile
 
 
 @pytest.mark.parametrize(
-    ("front", "servers", "warning"),
+    ("front", "servers", "own"),
     [
-        ("mcpServers: db", ("db",), ""),
-        ("mcpServers: db, files", ("db", "files"), ""),
-        ("mcpServers: [db, files]", ("db", "files"), ""),
-        ("mcpServers:\n  - db\n  - files", ("db", "files"), ""),
-        (
-            "mcpServers:\n  db: {command: x}\n  files: true",
-            ("db", "files"),
-            "definition of the MCP server db is",
-        ),
-        ("mcpServers:\n  - files\n  - db:\n      command: evil", ("files", "db"), "put it into .mcp.json"),
-        ("mcpServers:", (), ""),
-        ("mcpServers: 5", ("5",), ""),
-        ('mcpServers: [{"e\\u001b[2J": {}}]', ("e\x1b[2J",), "the MCP server e is not used"),
+        ("mcpServers: db", ("db",), ()),
+        ("mcpServers: db, files", ("db", "files"), ()),
+        ("mcpServers: [db, files]", ("db", "files"), ()),
+        ("mcpServers:\n  - db\n  - files", ("db", "files"), ()),
+        ("mcpServers:\n  db: {command: x}\n  files: true", ("files",), ("db",)),
+        ("mcpServers:\n  - files\n  - db:\n      command: evil", ("files",), ("db",)),
+        ("mcpServers: [db, {db: {command: x}}, {db: {command: y}}]", (), ("db",)),
+        ("mcpServers:", (), ()),
+        ("mcpServers: 5", ("5",), ()),
+        ("mcpServers: {5: {}, null: null}", ("None",), ("5",)),
     ],
 )
-def test_a_file_names_servers_and_starts_none(
-    tmp_path: Path, front: str, servers: tuple[str, ...], warning: str
+def test_a_file_names_servers_and_defines_some(
+    tmp_path: Path, front: str, servers: tuple[str, ...], own: tuple[str, ...]
 ) -> None:
     found, note = profile(tmp_path, front)
-    assert found.servers == servers
-    assert bool(note) == bool(warning)
-    assert warning in note
-    assert "\x1b" not in note
+    assert (found.servers, found.own_servers, note) == (servers, own, "")
+
+
+def test_of_too_many_servers_of_one_file_the_rest_is_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"\n  s{at}: {{command: x}}" for at in range(MAX_OWN_SERVERS + 1))
+    found, note = profile(tmp_path, f"mcpServers:{rows}")
+    assert len(found.own_servers) == MAX_OWN_SERVERS
+    assert note == f"it defines more than {MAX_OWN_SERVERS} MCP servers; the rest is left out"
 
 
 def test_a_plug_ins_subagent_names_the_plug_ins_servers(tmp_path: Path) -> None:
