@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.extend.mcp.definitions import read_server
+from buddy.extend.mcp.definitions import DefinitionError, read_server
 from buddy.extend.mcp.digests import MAX_SCRIPT_BYTES, definition_digest
 
 
@@ -124,3 +124,38 @@ def test_a_changed_script_that_is_too_large_to_be_read_changes_the_digest(tmp_pa
 )
 def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
     assert read_server("s", {"url": url}, "user", "mcp.json").summary().endswith(f"http {shown}")
+
+
+def test_the_document_of_a_client_is_an_https_address_with_a_path() -> None:
+    entry = {"url": "https://a", "oauth": {"clientMetadataUrl": "https://me.example/buddy.json"}}
+    assert read_server("s", entry, "user", "f").oauth.document == "https://me.example/buddy.json"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "http://me.example/c.json",
+            "https://me.example",
+            "https://me.example/",
+            "https:///c.json",
+            "c.json",
+        ),
+        *(
+            "https://u:p@me.example/c",
+            "https://me.example/c#f",
+            "https://me.example/a/../c",
+            "https://[::1/c",
+        ),
+        *(
+            "https://me.example/c d",
+            "https://me.example/\u202ec",
+            "file:///etc/passwd",
+            "https://p\u0430.org/c",
+        ),
+    ],
+)
+def test_an_address_that_is_no_document_is_refused(address: str) -> None:
+    entry = {"url": "https://a", "oauth": {"clientMetadataUrl": address}}
+    with pytest.raises(DefinitionError, match="clientMetadataUrl"):
+        read_server("s", entry, "user", "f")
