@@ -17,7 +17,7 @@ from tests.fake_llm.script import Reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import DEADLINE_S, Program, running
 
-TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "run_shell", "todo", "ask_user")
+TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "move_file", "run_shell", "todo", "ask_user")
 
 
 class Editor:

@@ -24,7 +24,7 @@ from buddy.tools.files.change import (
 from buddy.tools.files.rejections import missing
 from buddy.workspace.files.access import DiskFiles
 from buddy.workspace.files.approved_versions import Approved
-from buddy.workspace.files.editor_buffers import EditorFiles, editor_buffers
+from buddy.workspace.files.editor_buffers import MAX_LOOKS, EditorFiles, editor_buffers
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
 from buddy.workspace.files.store import explain_errors, refuse_irregular, status_of
@@ -124,19 +124,31 @@ def _itself(boundary: Boundary, target: Located) -> str:
     return os.path.join(around.real, name)
 
 
-def _refuse_unsaved(ctx: ToolContext, target: Located, origin: str) -> None:
+def _refuse_unsaved(ctx: ToolContext, target: Located, origin: str) -> str:
     """Raise `ToolError` where the editor has unsaved changes of what would go: they would be lost, or come
-    back under the old name."""
+    back under the old name. Returns a note for the result where a folder is too large to be sure, "" else."""
     buffers = editor_buffers(ctx)
     if buffers is None:
-        return
-    if origin == target.real and not os.path.isdir(origin):
-        EditorFiles(buffers, DiskFiles()).load(target)
+        return ""
+    files = EditorFiles(buffers, DiskFiles())
+    is_whole = True
+    if os.path.isdir(origin) and not os.path.islink(origin):
+        is_whole = not buffers.covers(origin) or files.look_below(origin, target.shown)
+    elif origin == target.real:
+        files.load(target)
     if buffers.is_unsaved_below(origin):
         raise ToolError(
             f"{target.shown} has unsaved changes in the editor: the person has to save or discard them "
             "first. Nothing was changed."
         )
+    return (
+        ""
+        if is_whole
+        else (
+            f"\nNote: the editor was asked for the first {MAX_LOOKS} files of {target.shown} only; whether "
+            "it has unsaved changes of others is not known."
+        )
+    )
 
 
 def _refuse_whole_workspace(boundary: Boundary, target: Located) -> None:
@@ -178,7 +190,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
         status = _stat(ctx, start)
         end = _into(ctx, start, locate_checked(ctx, target))
         origin = _itself(ctx.service(Boundary), start)
-        _refuse_unsaved(ctx, start, origin)
+        note = _refuse_unsaved(ctx, start, origin)
         if end.real == origin or end.real.startswith(origin + "/"):
             raise ToolError(f"{start.shown} cannot be moved into itself")
         with ctx.service(FileLocks).holding(origin, end.real), explain_errors(f"move {start.shown}"):
@@ -187,7 +199,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
         ctx.service(FileViews).rename(origin, end.real)
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         shown = Diff((FileDiff(start.shown, "move", "", 0, 0, new_path=end.shown),))
-        return ToolResult(f"{start.shown}: {kind} moved to {end.shown}", shown)
+        return ToolResult(f"{start.shown}: {kind} moved to {end.shown}{note}", shown)
 
     return await in_thread(work)
 
@@ -251,7 +263,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
         target = locate_checked(ctx, path)
         status = _stat(ctx, target)
         origin = _itself(ctx.service(Boundary), target)
-        _refuse_unsaved(ctx, target, origin)
+        note = _refuse_unsaved(ctx, target, origin)
         named = _describe(target, origin, status)
         since = _changes_since(ctx, origin, status)
         with ctx.service(FileLocks).holding(origin), explain_errors(f"delete {target.shown}"):
@@ -269,7 +281,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
                     f"cannot move {target.shown} to the trash: {error}; it was not deleted"
                 ) from error
         ctx.service(FileViews).forget_below(origin)
-        text = f"{named}: deleted (in the trash as {trashed.id}){since}"
+        text = f"{named}: deleted (in the trash as {trashed.id}){since}{note}"
         return ToolResult(text, Plain(text))
 
     return await in_thread(work)

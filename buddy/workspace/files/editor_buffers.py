@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.safety.paths import Located, is_beneath
+from buddy.safety.paths import Located, is_beneath, walk_tree
 from buddy.workspace.files.access import FileAccess
 from buddy.workspace.files.content import EMPTY, Content, decode, with_line_ends
 from buddy.workspace.files.store import (
@@ -30,6 +30,8 @@ MAX_BUFFER_BYTES = 5_000_000
 """Larger files are read and written on the disk: they would pass through one line of JSON each time."""
 NEW_FILE_MODE = 0o644
 MAX_NAMED = 5
+MAX_LOOKS = 200
+"""Files of a folder that the editor is asked for before the folder goes: each is a request of its own."""
 
 
 class EditorClient(Protocol):
@@ -145,6 +147,26 @@ class EditorFiles:
         if saved is None:
             return LoadedFile(data, NEW_FILE_MODE, Stamp(0, 0, len(data), 0, 0), 1)
         return LoadedFile(data, saved.mode, saved.stamp, saved.links)
+
+    def look_below(self, folder: str, shown: str) -> bool:
+        """Ask the editor for each file of a folder, so that the unsaved ones are known; tell whether those
+        were all. Raises `ToolError` for an editor that gives no usable answer."""
+        looks = 0
+        for parent, _folders, names in walk_tree(folder):
+            for name in sorted(names):
+                path = os.path.join(parent, name)
+                if os.path.islink(path) or not os.path.isfile(path):
+                    continue
+                if looks == MAX_LOOKS:
+                    return False
+                looks += 1
+                label = os.path.join(shown, os.path.relpath(path, folder))
+                try:
+                    self.load(Located(path, path, path, True, label, "", ""))
+                except ToolError as error:
+                    if not isinstance(error.__cause__, NotInEditorError):
+                        raise
+        return True
 
     def _text(self, located: Located, saved: LoadedFile | None) -> str | None:
         try:

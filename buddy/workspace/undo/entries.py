@@ -190,6 +190,11 @@ def _move(
         return Move(file.real, shown, now, wanted, wanted_mode, already=unchanged)
     if found != file.before or not same_kind(now, file.mode):
         if not merging:
+            if place.is_unsaved(file.real):
+                raise ChangedSinceError(
+                    f"{shown} has changes in the editor that are not saved; taking this back would lose "
+                    "them: save or discard them there first. Nothing was changed."
+                )
             raise ChangedSinceError(
                 f"{shown} was changed by something else after that edit; taking the edit back would lose "
                 "that. Nothing was changed."

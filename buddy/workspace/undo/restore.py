@@ -44,6 +44,10 @@ class Restorer(Protocol):
         """Restore one file, as `carry_out` does."""
         ...
 
+    def is_unsaved(self, real: str) -> bool:
+        """Tell whether the last look found changes in an editor that the disk does not have."""
+        ...
+
 
 class DiskRestorer:
     """Restores files on this disk."""
@@ -59,13 +63,22 @@ class DiskRestorer:
         """Restore one file."""
         carry_out(move, self._disk)
 
+    def is_unsaved(self, real: str) -> bool:
+        """Tell that no editor has the file."""
+        return False
+
 
 class EditorRestorer:
     """Restores text files through the editor that has them, everything else on the disk."""
 
     def __init__(self, buffers: EditorBuffers, disk: Disk) -> None:
         self._files = EditorFiles(buffers, DiskFiles(disk))
+        self._buffers = buffers
         self._disk = disk
+
+    def is_unsaved(self, real: str) -> bool:
+        """Tell whether the last look found changes in the editor that the disk does not have."""
+        return self._buffers.is_unsaved(real)
 
     def look(self, real: str, shown: str) -> LoadedFile | None:
         """Return what stands at a path; of a text file what the editor shows."""

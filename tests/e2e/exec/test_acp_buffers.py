@@ -44,6 +44,12 @@ class Scene:
     def disk(self) -> str:
         return (self.program.repo / "a.py").read_bytes().decode()
 
+    def disk_or_none(self) -> str | None:
+        return self.disk() if Path(self.path).exists() else None
+
+    def said(self) -> str:
+        return " ".join(self.editor.text().split())
+
     def results(self) -> list[str]:
         return self.model.requests[-1].tool_results
 
@@ -163,6 +169,67 @@ async def test_a_file_with_unsaved_changes_is_not_deleted(tmp_path: Path) -> Non
         await it.prompt()
         assert it.disk() == SAVED
         assert "unsaved changes in the editor" in it.results()[-1]
+
+
+MOVES = [call("delete_file", path="lib"), call("move_file", source="lib", target="moved")]
+
+
+@pytest.mark.parametrize("going", MOVES, ids=["delete", "move"])
+async def test_a_folder_with_a_file_that_nobody_knew_to_be_unsaved_stays(tmp_path: Path, going: Any) -> None:
+    async with scene(tmp_path, [reply(going), DONE]) as it:
+        lib = it.program.repo / "lib" / "deep"
+        lib.mkdir(parents=True)
+        (lib / "b.py").write_text(SAVED)
+        (lib / "c.bin").write_bytes(b"\0\1")
+        (lib / "loop").symlink_to(lib)
+        it.editor.buffers[str(lib / "b.py")] = UNSAVED
+        await it.prompt()
+        assert (lib / "b.py").read_text() == SAVED
+        assert "lib has unsaved changes in the editor" in it.results()[-1]
+
+
+@pytest.mark.parametrize("going", MOVES, ids=["delete", "move"])
+async def test_a_folder_the_editor_has_nothing_unsaved_of_goes(tmp_path: Path, going: Any) -> None:
+    async with scene(tmp_path, [reply(going), DONE]) as it:
+        lib = it.program.repo / "lib"
+        lib.mkdir()
+        for at in range(201 if going is MOVES[0] else 3):
+            (lib / f"{at}.py").write_text(SAVED)
+        await it.prompt()
+        assert not lib.exists()
+        assert ("the first 200 files" in it.results()[-1]) == (going is MOVES[0])
+        assert sum(path.startswith(str(lib)) for _verb, path in it.editor.asked) <= 200
+
+
+class SilentEditor(FileEditor):
+    """An editor that answers nothing usable about files below lib."""
+
+    async def read_text_file(self, session_id: str, path: str, **options: Any) -> schema.ReadTextFileResponse:
+        if "/lib/" in path:
+            return {"content": 5}  # type: ignore[return-value]
+        return await super().read_text_file(session_id, path, **options)
+
+
+@pytest.mark.parametrize("going", MOVES, ids=["delete", "move"])
+async def test_a_folder_stays_while_the_editor_cannot_be_asked(tmp_path: Path, going: Any) -> None:
+    async with scene(tmp_path, [reply(going), DONE], SilentEditor("once")) as it:
+        (it.program.repo / "lib").mkdir()
+        (it.program.repo / "lib/b.py").write_text(SAVED)
+        await it.prompt()
+        assert (it.program.repo / "lib/b.py").read_text() == SAVED
+
+
+@pytest.mark.parametrize("command", ["echo z >> a.py", "rm a.py", "mv a.py b.py"])
+async def test_taking_a_command_back_leaves_what_was_typed_and_not_saved(
+    tmp_path: Path, command: str
+) -> None:
+    async with scene(tmp_path, [READ, reply(call("run_shell", command=command)), DONE]) as it:
+        it.editor.buffers[it.path] = UNSAVED
+        await it.prompt()
+        assert it.disk_or_none() != SAVED
+        await it.prompt("/undo")
+        assert it.editor.buffers[it.path] == UNSAVED
+        assert "a.py has changes in the editor that are not saved" in it.said()
 
 
 async def test_an_editor_that_only_reads_gets_no_unsaved_file_overwritten(tmp_path: Path) -> None:

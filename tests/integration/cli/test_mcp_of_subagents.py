@@ -45,7 +45,7 @@ def trusting(program: Program) -> None:
 class Model:
     """A model whose task delegates to `rev`, which makes the `calls` one after the other."""
 
-    def __init__(self, *calls: Any, **arguments: object) -> None:
+    def __init__(self, *calls: Any, **arguments: Any) -> None:
         self.calls = calls
         self.arguments = arguments
         self.seen: list[Asked] = []

@@ -10,7 +10,7 @@ from buddy.extend.mcp.names import agent_server_name
 from buddy.extend.search_folders import Scope
 
 
-def file(name: str, scope: Scope = "user", state: Any = "active", **servers: object) -> ExtensionFile:
+def file(name: str, scope: Scope = "user", state: Any = "active", /, **servers: Any) -> ExtensionFile:
     path = f"/{scope}/{name}.md"
     return ExtensionFile(
         "agent", name, path, path, scope, inside=f"/{scope}", state=state, own_servers=dict(servers)
@@ -39,7 +39,7 @@ def test_a_server_of_a_plug_in_gets_its_folder() -> None:
 
 
 def test_a_projects_file_never_takes_the_name_of_a_server_of_the_persons_file() -> None:
-    mine = file("rev", state="shadowed", db={"command": "mine"})
+    mine = file("rev", "user", "shadowed", db={"command": "mine"})
     theirs = file("rev", "project", db={"command": "theirs"}, more={"command": "theirs"})
     found = find_agent_servers([theirs, mine])
     assert [one.name for one in found.servers] == ["agent_rev_more"]
