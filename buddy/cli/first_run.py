@@ -10,15 +10,20 @@ from buddy.llm.local_servers import LocalServer, find_local_servers
 SHOWN_MODELS = 4
 
 
-async def first_run_text(problem: str, catalogue: Catalogue, environment: Mapping[str, str]) -> str:
-    """Return the welcome text: what to set, the keys and local servers that exist, and the demo."""
+async def first_run_text(
+    problem: str, catalogue: Catalogue, environment: Mapping[str, str], *, chosen: bool
+) -> str:
+    """Return the welcome text: what to set, the keys and local servers that exist, and the demo. `chosen`: a
+    model is chosen, and the problem says what it lacks."""
     keys = sorted(
         {p.key_env for p in catalogue.providers.values() if p.key_env and environment.get(p.key_env)}
     )
-    return welcome(problem, keys, await find_local_servers())
+    return welcome(problem, keys, await find_local_servers(), chosen=chosen)
 
 
-def welcome(problem: str, keys: Sequence[str], servers: Sequence[LocalServer]) -> str:
+def welcome(
+    problem: str, keys: Sequence[str], servers: Sequence[LocalServer], *, chosen: bool = False
+) -> str:
     """Return the screen for the key variables that are set and the servers that answer. Every command in it
     can be typed as shown."""
     lines = ["Welcome to buddy. It needs a model before it can answer:", f"  {problem}", ""]
@@ -36,7 +41,7 @@ def welcome(problem: str, keys: Sequence[str], servers: Sequence[LocalServer]) -
         ]
     else:
         lines += [
-            "With a key:",
+            "Another model, with a key:" if chosen else "With a key:",
             "  export OPENAI_API_KEY=…  (or ANTHROPIC_API_KEY, …), or: buddy login openai",
             "  then  buddy -m openai/MODEL; buddy models lists the models",
         ]
@@ -44,7 +49,7 @@ def welcome(problem: str, keys: Sequence[str], servers: Sequence[LocalServer]) -
         lines += ["Locally, without a key:", "  start Ollama, LM Studio, llama.cpp or vLLM; buddy detects it"]
     lines += [
         "Permanently:",
-        "  buddy init  writes a buddy.toml; set [api] model there",
+        "  set [api] model in your buddy.toml; buddy init writes one",
         "Try it:",
         "  buddy demo  runs the whole program with a scripted model",
     ]

@@ -293,13 +293,11 @@ def _collect_facts(session: Session) -> tuple[str, ...]:
 async def _tell_problem(session: Session, front: Front, is_checked: asyncio.Event) -> None:
     """Show the first-run text if no model can be used; set `told` afterwards."""
     try:
-        problem = await session.models.problem(session.board.task(session.board.focus).model)
+        model = session.board.task(session.board.focus).model
+        problem = await session.models.problem(model)
         if problem:
-            front.print(
-                PlainText(
-                    await first_run_text(problem, session.models.catalogue(), session.launch.environment)
-                )
-            )
+            catalogue, environment = session.models.catalogue(), session.launch.environment
+            front.print(PlainText(await first_run_text(problem, catalogue, environment, chosen=model != "")))
     finally:
         is_checked.set()
 

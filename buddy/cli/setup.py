@@ -87,7 +87,9 @@ def _next_step(api: Mapping[str, Any], environment: Mapping[str, str], saved: Co
     if provider in saved or any(api.get(name) for name in _OWN_KEYS):
         return f"The model is {model}; its key is saved. Start: buddy\n"
     return (
-        f"The model is {model}. Set a key (export {key_env}=… or buddy login {provider}), then start: buddy\n"
+        f"The model is {model}. It needs a key:\n"
+        f"  export {key_env}=…  (or: buddy login {provider})\n"
+        "Then start: buddy\n"
     )
 
 

@@ -83,8 +83,8 @@ def _parse_selection(context: Context, argument: str) -> UndoSelection:
     shown = whole_number(words[1]) if len(words) == 2 and words[0] == "yes" else None
     if words and words != ["yes"] and shown is None:
         raise CommandError(
-            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes and the ID that was shown, or "
-            f"(not after all) without and the files to leave unchanged, found {argument!r}"
+            "expected /undo [@N [all]], /undo [@N [all]] yes ID or /undo [@N] without FILE…, "
+            f"found {argument!r}"
         )
     return UndoSelection(task_id, everything, shown or 0, ())
 

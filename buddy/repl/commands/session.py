@@ -434,7 +434,7 @@ async def serve(context: Context, argument: str) -> None:
         return
     port = whole_number(argument) if argument else 0
     if port is None or not 0 <= port < 65_536:
-        raise CommandError(f"expected /serve, /serve PORT or /serve off, found {argument!r}")
+        raise CommandError(f"expected /serve, /serve PORT (0 to 65535) or /serve off, found {argument!r}")
     address = await context.page.start(port)
     ending = "Who has this address can do what you can; /serve off closes the page."
     context.screen.print(NoteBlock("info", f"{address}\n{ending}"))

@@ -48,7 +48,7 @@ def test_WALK_1_force_takes_the_key_that_is_there_where_nobody_chose(
         path.unlink()
     capsys.readouterr()
     assert _init(tmp_path, {})["api_key_env"] == "ANTHROPIC_API_KEY"
-    assert "export ANTHROPIC_API_KEY=… or buddy login anthropic" in capsys.readouterr().out
+    assert "export ANTHROPIC_API_KEY=…  (or: buddy login anthropic)" in capsys.readouterr().out
     assert _init(tmp_path, OWN, "--force") == {"model": first.model, "api_key_env": first.key_env}
     said = capsys.readouterr().out
     assert f"The model is {first.model}; its key is in ANTHROPIC_API_KEY. Start: buddy" in said
@@ -60,7 +60,8 @@ def test_WALK_1_force_takes_the_key_that_is_there_where_nobody_chose(
         (
             'model = "openai/mine"\napi_key_env = "OPENAI_API_KEY"\n',
             OWN,
-            "The model is openai/mine. Set a key (export OPENAI_API_KEY=… or buddy login openai)",
+            "The model is openai/mine. It needs a key:\n"
+            "  export OPENAI_API_KEY=…  (or: buddy login openai)\n",
         ),
         (
             'model = "openai/gpt-5.2"\napi_key_env = "OPENAI_API_KEY"\n',

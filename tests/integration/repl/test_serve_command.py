@@ -70,5 +70,9 @@ async def test_a_port_that_cannot_be_used_is_said(tmp_path: Path) -> None:
         with listen_on_port(0) as listener:
             port = listener.getsockname()[1]
             await repl.said(f"/serve {port}", f"port {port} is in use")
-        await repl.said("/serve nowhere", "expected /serve, /serve PORT or /serve off, found 'nowhere'")
-        await repl.said("/serve 70000", "expected /serve, /serve PORT or /serve off, found '70000'")
+        await repl.said(
+            "/serve nowhere", "expected /serve, /serve PORT (0 to 65535) or /serve off, found 'nowhere'"
+        )
+        await repl.said(
+            "/serve 70000", "expected /serve, /serve PORT (0 to 65535) or /serve off, found '70000'"
+        )

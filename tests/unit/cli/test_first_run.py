@@ -30,10 +30,17 @@ With a key:
 Locally, without a key:
   start Ollama, LM Studio, llama.cpp or vLLM; buddy detects it
 Permanently:
-  buddy init  writes a buddy.toml; set [api] model there
+  set [api] model in your buddy.toml; buddy init writes one
 Try it:
   buddy demo  runs the whole program with a scripted model"""
     )
+
+
+def test_what_a_chosen_model_lacks_comes_first_and_the_rest_is_about_another_one() -> None:
+    rows = welcome("no key for anthropic: set ANTHROPIC_API_KEY", (), (), chosen=True).split("\n")
+    assert rows[1] == "  no key for anthropic: set ANTHROPIC_API_KEY"
+    assert "Another model, with a key:" in rows
+    assert "With a key:" not in rows
 
 
 def test_what_was_found_comes_first_with_the_command_that_uses_it() -> None:
@@ -59,7 +66,7 @@ Found a model server on this machine, at http://127.0.0.1:8080/v1:
 Keys in your environment: GROQ_API_KEY, OPENAI_API_KEY.
   Choose a model:  buddy -m PROVIDER/MODEL
 Permanently:
-  buddy init  writes a buddy.toml; set [api] model there
+  set [api] model in your buddy.toml; buddy init writes one
 Try it:
   buddy demo  runs the whole program with a scripted model"""
     )
