@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from buddy.agent import events as ev
 from buddy.agent.display import Checklist, Command, Diff
-from buddy.agent.events import (
-    AgentUiEvent,
-    ApprovalRequested,
-    ApprovalResolved,
-    ContextCompacted,
-    LibraryLoading,
-    Notice,
-    ReplyFinished,
-    ReplyStarted,
-    RetryScheduled,
-    SteeringAccepted,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-    ToolCallDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
 from buddy.agent.messages import Call, Text, Thinking, UserMessage
 from buddy.headless.formats import RunFacts, RunResult, Write, input_of, json_line
 from buddy.tasks.task import Task
@@ -48,38 +28,38 @@ class CodexJsonFormat:
         self._put("thread.started", thread_id=facts.session_id)
         self._put("turn.started")
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write items."""
         match event:
-            case ReplyFinished():
+            case ev.ReplyFinished():
                 for part in event.message.parts:
                     if isinstance(part, Text | Thinking) and part.text:
                         kind = "agent_message" if isinstance(part, Text) else "reasoning"
                         self._put_item("completed", {"id": self._new_id(), "type": kind, "text": part.text})
-            case ToolStarted():
+            case ev.ToolStarted():
                 if event.begun:
                     self._start_call(event.call)
-            case ToolFinished():
+            case ev.ToolFinished():
                 self._end_call(event)
-            case Notice():
+            case ev.Notice():
                 if event.level != "info":
                     item = {"id": self._new_id(), "type": "error", "message": event.text}
                     self._put_item("completed", item)
             case (
-                TurnStarted()
-                | SteeringAccepted()
-                | ReplyStarted()
-                | ThinkingDelta()
-                | TextDelta()
-                | ToolCallDelta()
-                | ToolProgress()
-                | ApprovalRequested()
-                | ApprovalResolved()
-                | TokenUsage()
-                | RetryScheduled()
-                | LibraryLoading()
-                | ContextCompacted()
-                | TurnFinished()
+                ev.TurnStarted()
+                | ev.SteeringAccepted()
+                | ev.ReplyStarted()
+                | ev.ThinkingDelta()
+                | ev.TextDelta()
+                | ev.ToolCallDelta()
+                | ev.ToolProgress()
+                | ev.ApprovalRequested()
+                | ev.ApprovalResolved()
+                | ev.TokenUsage()
+                | ev.RetryScheduled()
+                | ev.LibraryLoading()
+                | ev.ContextCompacted()
+                | ev.TurnFinished()
             ):
                 pass  # the format has no item for them, or the whole item follows
 
@@ -90,7 +70,7 @@ class CodexJsonFormat:
         if item is not None:
             self._put_item("started", item)
 
-    def _end_call(self, event: ToolFinished) -> None:
+    def _end_call(self, event: ev.ToolFinished) -> None:
         started = self._calls.pop(event.call_id, None)
         if started is None:
             return  # it never began
@@ -128,7 +108,7 @@ class CodexJsonFormat:
             self._plan = {**self._plan, "items": items}
             self._put_item("updated", self._plan)
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write nothing: the call that started a subagent has its answer."""
 
     def finish(self, result: RunResult) -> None:

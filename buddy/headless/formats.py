@@ -12,29 +12,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from buddy.agent import events as ev
 from buddy.agent.display import Command
-from buddy.agent.events import (
-    AgentUiEvent,
-    ApprovalRequested,
-    ApprovalResolved,
-    ContextCompacted,
-    LibraryLoading,
-    MissingApproval,
-    Notice,
-    ReplyFinished,
-    ReplyStarted,
-    RetryScheduled,
-    SteeringAccepted,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-    ToolCallDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
 from buddy.agent.formatting import describe_calls
 from buddy.agent.host import Outcome
 from buddy.agent.lazy_regex import pattern
@@ -63,7 +42,7 @@ _SSE_LINE_END = pattern("\r\n|\n|\r")
 SHOWN_RULES = 3
 
 
-def skipped_line(missing: MissingApproval) -> str:
+def skipped_line(missing: ev.MissingApproval) -> str:
     """Return the sentence for a skipped call: the reason and what to do."""
     ways = _options_for(missing.mode, missing.rules)
     if ways:
@@ -75,7 +54,7 @@ def skipped_line(missing: MissingApproval) -> str:
     return f"Skipped, needs approval: {one_line(missing.reason, 200)}. {instruction}."
 
 
-def skipped_summary(missing: Sequence[MissingApproval]) -> str:
+def skipped_summary(missing: Sequence[ev.MissingApproval]) -> str:
     """Return the sentence at the end of a run: how many calls were skipped, and which options would let them
     run."""
     start = f"{describe_calls(len(missing), 'skipped', more=False)} because they need an approval"
@@ -147,7 +126,7 @@ class RunResult(msgspec.Struct, frozen=True):
     cost_usd: float
     duration_ms: int
     denials: tuple[dict[str, Any], ...]
-    missing: tuple[MissingApproval, ...] = ()
+    missing: tuple[ev.MissingApproval, ...] = ()
     structured: StructuredAnswer | None = None
 
 
@@ -158,11 +137,11 @@ class Format(Protocol):
         """Write the start of the run."""
         ...
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write an event."""
         ...
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write an event of a subagent."""
         ...
 
@@ -185,60 +164,66 @@ class ProgressLines:
         self._not_begun: set[str] = set()
         self._loading: asyncio.TimerHandle | None = None
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write a line for an event that needs one; consecutive calls that were not begun share a line."""
-        if isinstance(event, LibraryLoading | TurnFinished):
+        if isinstance(event, ev.LibraryLoading | ev.TurnFinished):
             self._load(event)
-        if isinstance(event, ToolStarted) and not event.begun:
+        if isinstance(event, ev.ToolStarted) and not event.begun:
             self._not_begun.add(event.call.id)
             return
-        if isinstance(event, ToolFinished) and event.call_id in self._not_begun:
+        if isinstance(event, ev.ToolFinished) and event.call_id in self._not_begun:
             return
         if self._not_begun:
             self._err(f"  {describe_calls(len(self._not_begun), 'not begun', more=self._begun > 0)}\n")
             self._not_begun.clear()
         match event:
-            case ToolStarted():
+            case ev.ToolStarted():
                 self._begun += 1
                 self._err(f"• {one_line(event.title, 120)}\n")
-            case ToolFinished():
+            case ev.ToolFinished():
                 if event.status != "ok":
                     reason = skipped_line(event.missing) if event.missing else _failure(event)
                     self._err(f"  {reason}\n")
-            case RetryScheduled():
+            case ev.RetryScheduled():
                 if event.attempt == 1:
                     problem = one_line(event.message, 200).rstrip(".")
                     tries = f"up to {event.attempts} tries"
                     self._err(f"  {problem}; trying again in {event.delay_s:.0f} s ({tries})\n")
-            case ContextCompacted():
+            case ev.ContextCompacted():
                 self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
-            case Notice():
+            case ev.Notice():
                 self._err(f"  {event.level}: {one_line(event.text, 300)}\n")
-            case TurnFinished():
+            case ev.TurnFinished():
                 for label, text in receipt_rows(event.receipt) if event.receipt is not None else ():
                     self._err(f"  {label:<9}  {one_line(text, 600)}\n")
-            case ReplyFinished():
+            case ev.ReplyFinished():
                 if calls_of(event.message) and text_of(event.message).strip():
                     self._err(f"{clean(text_of(event.message)).strip()}\n")
-            case TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolProgress():
+            case ev.TextDelta() | ev.ThinkingDelta() | ev.ToolCallDelta() | ev.ToolProgress():
                 pass  # the complete message or result follows
-            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
+            case (
+                ev.TurnStarted()
+                | ev.SteeringAccepted()
+                | ev.ReplyStarted()
+                | ev.TokenUsage()
+                | ev.LibraryLoading()
+            ):
                 pass
-            case ApprovalRequested() | ApprovalResolved():
+            case ev.ApprovalRequested() | ev.ApprovalResolved():
                 pass  # nobody is asked in a run without a terminal
 
-    def _load(self, event: LibraryLoading | TurnFinished) -> None:
+    def _load(self, event: ev.LibraryLoading | ev.TurnFinished) -> None:
         if self._loading is not None:
             self._loading.cancel()
             self._loading = None
-        if isinstance(event, LibraryLoading) and not event.loaded:
+        if isinstance(event, ev.LibraryLoading) and not event.loaded:
             loop = asyncio.get_running_loop()
             self._loading = loop.call_later(
                 self._loading_notice_after_s, self._err, f"  loading {event.name}\n"
             )
 
 
-def _failure(event: ToolFinished) -> str:
+def _failure(event: ev.ToolFinished) -> str:
     """Describe a failed call in one line; for a command, its exit code and the end of its output."""
     if not (isinstance(event.display, Command) and event.display.exit_code):
         why = event.text.removeprefix(f"{event.status}: ")
@@ -269,35 +254,35 @@ class TextFormat:
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
         """Write nothing."""
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write text as it arrives, and progress between its lines."""
         match event:
-            case TextDelta():
+            case ev.TextDelta():
                 self._hold_or_write(event.text)
-            case ToolCallDelta():
+            case ev.ToolCallDelta():
                 self._makes_calls = True
-            case ReplyFinished():
+            case ev.ReplyFinished():
                 self._end_reply(event)
             case (
-                ToolStarted()
-                | ToolFinished()
-                | RetryScheduled()
-                | ContextCompacted()
-                | Notice()
-                | TurnFinished()
-                | TurnStarted()
-                | SteeringAccepted()
-                | ReplyStarted()
-                | ThinkingDelta()
-                | ToolProgress()
-                | TokenUsage()
-                | LibraryLoading()
-                | ApprovalRequested()
-                | ApprovalResolved()
+                ev.ToolStarted()
+                | ev.ToolFinished()
+                | ev.RetryScheduled()
+                | ev.ContextCompacted()
+                | ev.Notice()
+                | ev.TurnFinished()
+                | ev.TurnStarted()
+                | ev.SteeringAccepted()
+                | ev.ReplyStarted()
+                | ev.ThinkingDelta()
+                | ev.ToolProgress()
+                | ev.TokenUsage()
+                | ev.LibraryLoading()
+                | ev.ApprovalRequested()
+                | ev.ApprovalResolved()
             ):
                 self._progress.event(event)
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write nothing."""
 
     def finish(self, result: RunResult) -> None:
@@ -319,7 +304,7 @@ class TextFormat:
         if self._written or (len(self._held) > self._held_chars and not self._makes_calls):
             self._write_held()
 
-    def _end_reply(self, event: ReplyFinished) -> None:
+    def _end_reply(self, event: ev.ReplyFinished) -> None:
         self._held += text_of(event.message)[self._seen :]
         self._cut = ""
         if event.message.finish == "cut" and not self._written:
@@ -366,11 +351,11 @@ class JsonFormat:
         """Remember the facts for the result."""
         self._facts = facts
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write progress to stderr."""
         self._progress.event(event)
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write nothing."""
 
     def finish(self, result: RunResult) -> None:
@@ -414,34 +399,40 @@ class SseFormat:
         self._session_id = facts.session_id
         self._put("session", {"session_id": facts.session_id, "model": facts.model, "cwd": facts.cwd})
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write a record for every event that consumers need."""
         match event:
-            case TextDelta():
+            case ev.TextDelta():
                 self._put("content_delta", {"text": event.text, "delta": event.text})
-            case ThinkingDelta():
+            case ev.ThinkingDelta():
                 self._put("thinking_delta", {"text": event.text, "delta": event.text})
-            case ToolStarted():
+            case ev.ToolStarted():
                 call = event.call
                 started = {"id": call.id, "name": call.name, "arguments": call.arguments}
                 self._put("tool_call_start", {**started, "input": input_of(call.arguments)})
-            case ToolFinished():
+            case ev.ToolFinished():
                 result = {"id": event.call_id, "status": event.status, "text": event.text}
                 other = {"result": event.text, "is_error": event.status != "ok"}
                 self._put("tool_call_result", {**result, **other, "cached": event.cached})
-            case TurnFinished():
+            case ev.TurnFinished():
                 if event.receipt is not None:
                     self._put("receipt", msgspec.to_builtins(event.receipt))
-            case RetryScheduled() | Notice() | ContextCompacted():
+            case ev.RetryScheduled() | ev.Notice() | ev.ContextCompacted():
                 self._put(str(type(event).__struct_config__.tag), event_fields(event))
-            case ReplyFinished() | ToolCallDelta() | ToolProgress():
+            case ev.ReplyFinished() | ev.ToolCallDelta() | ev.ToolProgress():
                 pass  # the other records contain it
-            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
+            case (
+                ev.TurnStarted()
+                | ev.SteeringAccepted()
+                | ev.ReplyStarted()
+                | ev.TokenUsage()
+                | ev.LibraryLoading()
+            ):
                 pass
-            case ApprovalRequested() | ApprovalResolved():
+            case ev.ApprovalRequested() | ev.ApprovalResolved():
                 pass  # nobody is asked in a run without a terminal
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write nothing."""
 
     def finish(self, result: RunResult) -> None:
@@ -528,7 +519,7 @@ def input_of(arguments: str) -> dict[str, Any]:
     return cast("dict[str, Any]", values) if isinstance(values, dict) else {"unparsed": arguments}
 
 
-def result_message(event: ToolFinished) -> dict[str, Any]:
+def result_message(event: ev.ToolFinished) -> dict[str, Any]:
     """Return the result of a call as a user message in Claude's shape."""
     block = {
         "type": "tool_result",
@@ -539,7 +530,7 @@ def result_message(event: ToolFinished) -> dict[str, Any]:
     return {"role": "user", "content": [block]}
 
 
-def event_fields(event: Notice | RetryScheduled | ContextCompacted) -> dict[str, Any]:
+def event_fields(event: ev.Notice | ev.RetryScheduled | ev.ContextCompacted) -> dict[str, Any]:
     """Return the fields of an event."""
     data: dict[str, Any] = msgspec.to_builtins(event)
     return {key: value for key, value in data.items() if key != "type"}

@@ -10,28 +10,8 @@ from typing import Any
 import msgspec
 
 from buddy import __version__
+from buddy.agent import events as ev
 from buddy.agent.budget import add_usage
-from buddy.agent.events import (
-    AgentUiEvent,
-    ApprovalRequested,
-    ApprovalResolved,
-    ContextCompacted,
-    LibraryLoading,
-    Notice,
-    ReplyFinished,
-    ReplyStarted,
-    RetryScheduled,
-    SteeringAccepted,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-    ToolCallDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
 from buddy.agent.messages import NO_USAGE, AssistantMessage, Usage, UserMessage, calls_of
 from buddy.extend.tool_names import claude_call, claude_name
 from buddy.headless.formats import (
@@ -62,7 +42,7 @@ class PartialMessages:
         self._blocks: dict[tuple[str, str], int] = {}
         self._open: int | None = None
 
-    def start(self, event: ReplyStarted) -> list[dict[str, Any]]:
+    def start(self, event: ev.ReplyStarted) -> list[dict[str, Any]]:
         """Return the start of a reply."""
         self._blocks.clear()
         self._open = None
@@ -78,9 +58,9 @@ class PartialMessages:
         }
         return [{"type": "message_start", "message": message}]
 
-    def text(self, event: TextDelta | ThinkingDelta) -> list[dict[str, Any]]:
+    def text(self, event: ev.TextDelta | ev.ThinkingDelta) -> list[dict[str, Any]]:
         """Return more text or thinking."""
-        kind = "text" if isinstance(event, TextDelta) else "thinking"
+        kind = "text" if isinstance(event, ev.TextDelta) else "thinking"
         empty = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
         events = self._open_block((kind, str(event.block)), empty)
         return [*events, self._delta({"type": f"{kind}_delta", kind: event.text})]
@@ -133,13 +113,13 @@ class ModelUsage:
         self._seen: dict[int, float] = {}
         self._models: dict[int, str] = {}
 
-    def add(self, task_id: int, event: AgentUiEvent, name: str = "") -> None:
+    def add(self, task_id: int, event: ev.AgentUiEvent, name: str = "") -> None:
         """Count the reply of a task, and its costs. `name` stands for the model; "": the provider's name."""
-        if isinstance(event, ReplyFinished):
+        if isinstance(event, ev.ReplyFinished):
             model = name or event.message.model
             self._models[task_id] = model
             self._usage[model] = add_usage(self._usage.get(model, NO_USAGE), event.message.usage)
-        elif isinstance(event, TokenUsage) and (model := self._models.get(task_id, "")):
+        elif isinstance(event, ev.TokenUsage) and (model := self._models.get(task_id, "")):
             cost = event.cost_usd - self._seen.get(task_id, 0.0)
             self._seen[task_id] = event.cost_usd
             self._costs[model] = self._costs.get(model, 0.0) + cost
@@ -208,87 +188,87 @@ class StreamJsonFormat:
             }
         )
 
-    def event(self, event: AgentUiEvent) -> None:
+    def event(self, event: ev.AgentUiEvent) -> None:
         """Write messages as content blocks, and their parts when requested."""
         self._models.add(0, event, self._model)
         match event:
-            case ReplyFinished():
+            case ev.ReplyFinished():
                 reply = _reply_object(event.message)
                 self._stop_reason = reply["stop_reason"]
                 self._provider_s += event.timing.total_s
                 self._put({"type": "assistant", "message": reply, "parent_tool_use_id": None})
                 if self._partial is not None:
                     self._put_parts(self._partial.finish(event.message, reply["stop_reason"]))
-            case ToolFinished():
+            case ev.ToolFinished():
                 self._put({"type": "user", "message": result_message(event), "parent_tool_use_id": None})
-            case TurnFinished():
+            case ev.TurnFinished():
                 if event.receipt is not None:
                     receipt = msgspec.to_builtins(event.receipt)
                     self._put({"type": "system", "subtype": "receipt", "receipt": receipt})
-            case ContextCompacted():
+            case ev.ContextCompacted():
                 self._put({"type": "system", "subtype": "compact_boundary", **event_fields(event)})
-            case Notice() | RetryScheduled():
+            case ev.Notice() | ev.RetryScheduled():
                 self._put({"type": "system", "subtype": "notice", **event_fields(event)})
-            case ReplyStarted():
+            case ev.ReplyStarted():
                 if self._partial is not None:
                     self._put_parts(self._partial.start(event))
-            case TextDelta() | ThinkingDelta():
+            case ev.TextDelta() | ev.ThinkingDelta():
                 if self._partial is not None:
                     self._put_parts(self._partial.text(event))
-            case ToolCallDelta():
+            case ev.ToolCallDelta():
                 if self._partial is not None:
                     self._put_parts(self._partial.call(event.call_id, event.name, event.arguments))
-            case ToolStarted() | ToolProgress():
+            case ev.ToolStarted() | ev.ToolProgress():
                 pass  # the reply has the call, the result its output
-            case TurnStarted() | SteeringAccepted() | TokenUsage() | LibraryLoading():
+            case ev.TurnStarted() | ev.SteeringAccepted() | ev.TokenUsage() | ev.LibraryLoading():
                 pass
-            case ApprovalRequested() | ApprovalResolved():
+            case ev.ApprovalRequested() | ev.ApprovalResolved():
                 pass  # a program that answers is asked over the control channel
 
     def _put_parts(self, events: list[dict[str, Any]]) -> None:
         for event in events:
             self._put({"type": "stream_event", "event": event, "parent_tool_use_id": None})
 
-    def subagent_event(self, task: Task, event: AgentUiEvent) -> None:
+    def subagent_event(self, task: Task, event: ev.AgentUiEvent) -> None:
         """Write the messages of a subagent with the call that started it, and the state of its task."""
         self._models.add(task.task_id, event)
         if not task.parent:
             return
         call_id = task.parent_call or None
         match event:
-            case TurnStarted():
+            case ev.TurnStarted():
                 self._subagents[task.task_id] = task
                 self._put_task(task, "task_started", task_type="local_agent")
-            case ReplyFinished():
+            case ev.ReplyFinished():
                 message = _reply_object(event.message)
                 self._put({"type": "assistant", "message": message, "parent_tool_use_id": call_id})
-            case ToolStarted():
+            case ev.ToolStarted():
                 self._put_task(
                     task,
                     "task_progress",
                     last_tool_name=claude_name(event.call.name),
                     usage=self._usage_of(task),
                 )
-            case ToolFinished():
+            case ev.ToolFinished():
                 self._put({"type": "user", "message": result_message(event), "parent_tool_use_id": call_id})
-            case TurnFinished():
+            case ev.TurnFinished():
                 self._subagents.pop(task.task_id, None)
                 words = {"completed": "completed", "cancelled": "stopped"}
                 self._put_end(task, words.get(event.outcome, "failed"))
             case (
-                SteeringAccepted()
-                | ReplyStarted()
-                | ThinkingDelta()
-                | TextDelta()
-                | ToolCallDelta()
-                | ToolProgress()
-                | ApprovalRequested()
-                | ApprovalResolved()
-                | TokenUsage()
-                | RetryScheduled()
-                | LibraryLoading()
-                | ContextCompacted()
-                | Notice()
+                ev.SteeringAccepted()
+                | ev.ReplyStarted()
+                | ev.ThinkingDelta()
+                | ev.TextDelta()
+                | ev.ToolCallDelta()
+                | ev.ToolProgress()
+                | ev.ApprovalRequested()
+                | ev.ApprovalResolved()
+                | ev.TokenUsage()
+                | ev.RetryScheduled()
+                | ev.LibraryLoading()
+                | ev.ContextCompacted()
+                | ev.Notice()
             ):
                 pass  # parts and notices of a subagent are its own
 

@@ -12,28 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.events import (
-    AgentUiEvent,
-    ApprovalRequested,
-    ApprovalResolved,
-    ContextCompacted,
-    LibraryLoading,
-    Notice,
-    ReplyFinished,
-    ReplyStarted,
-    RetryScheduled,
-    SteeringAccepted,
-    TaskEvent,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-    ToolCallDelta,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
+from buddy.agent import events as ev
 
 Field = Literal["text", "arguments"]
 
@@ -50,7 +29,7 @@ class _Entry:
         self,
         task_id: int,
         at: float,
-        event: AgentUiEvent,
+        event: ev.AgentUiEvent,
         field: Field | None,
         key: tuple[object, ...] | None,
     ) -> None:
@@ -61,7 +40,7 @@ class _Entry:
         self.key = key
         self.appended: list[str] = []
 
-    def merge(self) -> AgentUiEvent:
+    def merge(self) -> ev.AgentUiEvent:
         if self.field is None or not self.appended:
             return self.event
         text = "".join((getattr(self.event, self.field), *self.appended))
@@ -84,7 +63,7 @@ class EventReader:
         self,
         task_id: int,
         at: float,
-        event: AgentUiEvent,
+        event: ev.AgentUiEvent,
         field: Field | None,
         key: tuple[object, ...] | None,
     ) -> None:
@@ -99,7 +78,7 @@ class EventReader:
         self.waiting_chars += len(piece)
         self._wake.set()
 
-    def drain(self) -> list[TaskEvent]:
+    def drain(self) -> list[ev.TaskEvent]:
         """Return all waiting events without waiting."""
         entries, self._entries = self._entries, []
         self._last.clear()
@@ -108,12 +87,12 @@ class EventReader:
         self._hub.resume_streams()
         return [self._number(entry) for entry in entries]
 
-    def _number(self, entry: _Entry) -> TaskEvent:
+    def _number(self, entry: _Entry) -> ev.TaskEvent:
         seq = self._seq.get(entry.task_id, 0) + 1
         self._seq[entry.task_id] = seq
-        return TaskEvent(entry.task_id, seq, entry.at, entry.merge())
+        return ev.TaskEvent(entry.task_id, seq, entry.at, entry.merge())
 
-    async def batch(self) -> list[TaskEvent]:
+    async def batch(self) -> list[ev.TaskEvent]:
         """Wait for events and return all of them; empty only after `close()`."""
         while not self._entries and not self._closed:
             await self._wake.wait()
@@ -148,7 +127,7 @@ class EventHub:
             self._readers.remove(reader)
         self.resume_streams()
 
-    def emit(self, task_id: int, event: AgentUiEvent) -> None:
+    def emit(self, task_id: int, event: ev.AgentUiEvent) -> None:
         """Pass an event to every reader; never blocks."""
         field, key = _merge_key(event)
         at = self._now()
@@ -166,29 +145,29 @@ class EventHub:
             self.ready.set()
 
 
-def _merge_key(event: AgentUiEvent) -> tuple[Field | None, tuple[object, ...] | None]:
+def _merge_key(event: ev.AgentUiEvent) -> tuple[Field | None, tuple[object, ...] | None]:
     """Return the field whose text can grow while the event waits, and the key of the block it belongs to."""
     match event:
-        case TextDelta() | ThinkingDelta():
+        case ev.TextDelta() | ev.ThinkingDelta():
             return "text", (type(event), event.reply_id, event.block)
-        case ToolCallDelta():
-            return "arguments", (ToolCallDelta, event.call_id, event.name)
-        case ToolProgress():
-            return "text", (ToolProgress, event.call_id)
+        case ev.ToolCallDelta():
+            return "arguments", (ev.ToolCallDelta, event.call_id, event.name)
+        case ev.ToolProgress():
+            return "text", (ev.ToolProgress, event.call_id)
         case (
-            TurnStarted()
-            | SteeringAccepted()
-            | ReplyStarted()
-            | ReplyFinished()
-            | ToolStarted()
-            | ToolFinished()
-            | ApprovalRequested()
-            | ApprovalResolved()
-            | TokenUsage()
-            | RetryScheduled()
-            | LibraryLoading()
-            | ContextCompacted()
-            | Notice()
-            | TurnFinished()
+            ev.TurnStarted()
+            | ev.SteeringAccepted()
+            | ev.ReplyStarted()
+            | ev.ReplyFinished()
+            | ev.ToolStarted()
+            | ev.ToolFinished()
+            | ev.ApprovalRequested()
+            | ev.ApprovalResolved()
+            | ev.TokenUsage()
+            | ev.RetryScheduled()
+            | ev.LibraryLoading()
+            | ev.ContextCompacted()
+            | ev.Notice()
+            | ev.TurnFinished()
         ):
             return None, None
