@@ -97,10 +97,14 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     def service(self, kind: type[T]) -> T:
         """Return the one object of this type the host provides. Raises `ToolError` when there is none."""
-        found = self.services.get(kind)
+        found = self.find(kind)
         if found is None:
             raise ToolError(f"this tool needs {kind.__name__}, which is not available here")
-        return cast(T, found)
+        return found
+
+    def find(self, kind: type[T]) -> T | None:
+        """Return the one object of this type the host provides, None when there is none."""
+        return cast("T | None", self.services.get(kind))
 
 
 class ForeignArguments(msgspec.Struct, frozen=True):
@@ -197,6 +201,16 @@ def call_title(name: str, arguments: msgspec.Struct | None, tool: Tool | None = 
 def no_access(_arguments: Any) -> Access:
     """Return the access of a call that touches no path."""
     return Access()
+
+
+def reads_path(arguments: Any) -> Access:
+    """Return the access of a call that reads its `path`."""
+    return Access(reads=(arguments.path,))
+
+
+def writes_path(arguments: Any) -> Access:
+    """Return the access of a call that writes its `path`."""
+    return Access(writes=(arguments.path,))
 
 
 def any_access(_arguments: Any) -> Access:

@@ -202,8 +202,8 @@ class Session:
         task = self.board.tasks.get(task_id)
         if task is None or not task.workspace.files_on:
             return self.undo
-        log = task.services.services.get(UndoLog)
-        if not isinstance(log, UndoLog):
+        log = task.services.find(UndoLog)
+        if log is None:
             raise ToolError(
                 f"task {task_id} works on {task.workspace.files_on}, which can't be used: see /target"
             )

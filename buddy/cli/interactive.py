@@ -138,7 +138,7 @@ async def _work_with_sessions(
         with giving_way():
             work_with = await asyncio.to_thread(_session_loop)
         collect_from_here()
-        reference: str | None = _reference(options)
+        reference: str | None = options.reference
         while reference is not None and not front.left:
             front.stop.clear()
             front.switch_to = None
@@ -157,10 +157,6 @@ def _session_loop() -> Callable[..., Coroutine[Any, Any, None]]:
     from buddy.cli.session_loop import run_session  # 200 ms, called in a thread
 
     return run_session
-
-
-def _reference(options: Options) -> str:
-    return options.resume or ("last" if options.resume_last else "")
 
 
 def refresh_settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -28,6 +28,8 @@ from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import SandboxStatus
 from buddy.workspace.worktrees.worktrees import Worktree, Worktrees
+
+T = TypeVar("T")
 
 
 class Library(Protocol):
@@ -84,6 +86,10 @@ class TaskServices(msgspec.Struct, frozen=True):
     copy: Callable[[int], TaskServices]
     changes: Callable[[], tuple[str, ...]]
     forget_shown: Callable[[], None]
+
+    def find(self, kind: type[T]) -> T | None:
+        """Return the service of this type, None when the task has none."""
+        return cast("T | None", self.services.get(kind))
 
 
 def as_it_is(tool: Tool) -> Tool:

@@ -122,8 +122,8 @@ class Delegations:
 
     def withdraw_questions(self, task: Task) -> None:
         """Withdraw the questions of the task's model: the person sent new instructions."""
-        questions = task.services.services.get(Questions)
-        if isinstance(questions, Questions):
+        questions = task.services.find(Questions)
+        if questions is not None:
             questions.withdraw(task.task_id)
 
     def end_children(self, task: Task) -> None:

@@ -148,8 +148,8 @@ async def execute(
     """Run an allowed call and journal its start and end. Raises what the tool raises."""
     parts, task, writes = around.parts, around.task, around.writes
     access = tool.access(arguments)
-    folders = task.services.services.get(FolderInstructions)
-    if isinstance(folders, FolderInstructions):
+    folders = task.services.find(FolderInstructions)
+    if folders is not None:
         folders.note_paths((*access.reads, *access.writes))
     boundary = task.workspace.boundary
     # Wait before the journal's record: a call that only waits has not started.
@@ -259,8 +259,8 @@ def _real(path: str, boundary: Boundary) -> str:
 def _cache_validity(task: Task, access: Access) -> tuple[object, ...]:
     """Return the state a cached result depends on: the files it was read from, and the number of undone
     changes. Blocks; call it in a thread."""
-    log = task.services.services.get(UndoLog)
-    return (log.switched if isinstance(log, UndoLog) else 0, *map(_stamp, access.reads))
+    log = task.services.find(UndoLog)
+    return (log.switched if log is not None else 0, *map(_stamp, access.reads))
 
 
 def _stamp(path: str) -> Stamp | None:
@@ -304,8 +304,8 @@ async def _run_with_checkpoints(
 
 def _only_reads(task: Task, call: Call) -> bool:
     """Tell whether a command was judged read-only: checkpoints would take longer than the command."""
-    approved = task.services.services.get(Approved)
-    return isinstance(approved, Approved) and approved.only_reads(call.id)
+    approved = task.services.find(Approved)
+    return approved is not None and approved.only_reads(call.id)
 
 
 def _record(around: Surroundings, call: Call, data: dict[str, str | int]) -> None:
@@ -328,8 +328,8 @@ async def _in_window(
 async def _unsaved_note(task: Task, tool: Tool) -> str:
     """Return a line that tells where a command or a search did not see what the editor shows, "" for
     nothing."""
-    buffers = task.services.services.get(EditorBuffers)
-    if not isinstance(buffers, EditorBuffers) or tool.category not in SEES_THE_DISK:
+    buffers = task.services.find(EditorBuffers)
+    if buffers is None or tool.category not in SEES_THE_DISK:
         return ""
     return await asyncio.to_thread(unsaved_note, buffers)
 

@@ -164,9 +164,7 @@ class _TaskTurn:
             lambda text: self.emit(Notice("warning", text)),
             self.emit,
         )
-        log = task.services.services.get(UndoLog)
-        root = task.workspace.boundary.root
-        undo = log if isinstance(log, UndoLog) else None
+        undo, root = task.services.find(UndoLog), task.workspace.boundary.root
         self._facts = TurnFacts(task.task_id, undo, root, shared.board.tools)
         self._hooks = TaskHooks(shared.board, task, self.emit)
         self._changed: dict[str, Judged] = {}  # by call id: calls whose arguments a hook changed
@@ -332,8 +330,8 @@ class _TaskTurn:
     async def instructions(self) -> tuple[UserMessage, ...]:
         """Return the instruction files of folders touched for the first time. A resumed or copied
         conversation may have them already."""
-        folders = self._task.services.services.get(FolderInstructions)
-        if not isinstance(folders, FolderInstructions) or not folders.waiting:
+        folders = self._task.services.find(FolderInstructions)
+        if folders is None or not folders.waiting:
             return ()
         texts = [self._board.redact_text(text) for text in await asyncio.to_thread(folders.take)]
         known = {text_of(message) for message in self._task.history if _instructs(message)}

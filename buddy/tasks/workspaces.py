@@ -251,8 +251,8 @@ class TaskWorkspaces:
         )
 
     def _logs(self) -> list[UndoLog]:
-        logs = {task.services.services.get(UndoLog) for task in self._tasks.values()}
-        return [log for log in logs if isinstance(log, UndoLog)]
+        logs = {task.services.find(UndoLog) for task in self._tasks.values()}
+        return [log for log in logs if log is not None]
 
     def _find_written(self, tree: Worktree) -> list[str]:
         entries = [entry for log in self._logs() for entry in log.entries()]
@@ -275,16 +275,16 @@ class TaskWorkspaces:
 
 def has_running_jobs(task: Task) -> bool:
     """Tell whether any job still runs."""
-    jobs = task.services.services.get(Jobs)
-    return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
+    jobs = task.services.find(Jobs)
+    return jobs is not None and any(job.state != "ended" for job in jobs.all())
 
 
 def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
     """Return the ids of the running jobs that tasks of a worktree started."""
     ids: set[int] = set()
     for task in tasks:
-        jobs = task.services.services.get(Jobs)
-        if task.workspace.worktree == tree and isinstance(jobs, Jobs):
+        jobs = task.services.find(Jobs)
+        if task.workspace.worktree == tree and jobs is not None:
             ids |= {job.id for job in jobs.all() if job.task_id == task.task_id and job.state != "ended"}
     return tuple(sorted(ids))
 

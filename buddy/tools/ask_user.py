@@ -216,8 +216,8 @@ async def ask_user(
 ) -> ToolResult:
     """Ask the person what only they can decide, each question with the options you see. Not what you can
     look up, nor for permission: that is asked by itself."""
-    service = ctx.services.get(Questions)
-    if not isinstance(service, Questions) or not service.attended:
+    service = ctx.find(Questions)
+    if service is None or not service.attended:
         raise ToolError(
             "nobody is here to answer; decide by yourself, take the safer way, and say what you assumed"
         )

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from msgspec import Meta
 from buddy.agent.display import FileList
 from buddy.agent.formatting import format_count
 from buddy.agent.lazy_regex import pattern
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, reads_path, tool
 from buddy.safety.sanitise import visible
 from buddy.tools.grep import SearchPlace, compile_pattern, place_of, search_run
 from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, regular_bytes
@@ -39,14 +39,10 @@ class Definition(msgspec.Struct, frozen=True, order=True):
     kind: str
 
 
-def _access(arguments: Any) -> Access:
-    return Access(reads=(arguments.path,))
-
-
 @tool(
     risk="low",
     category="search",
-    access=_access,
+    access=reads_path,
     aliases=("go_to_definition", "goto_definition", "find_symbol", "search_symbol"),
     argument_aliases={"symbol": "name", "query": "name", "identifier": "name", "directory": "path"},
     cache_s=30,

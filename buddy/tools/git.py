@@ -64,8 +64,8 @@ def git_run(ctx: ToolContext) -> GitRun:
 
 def is_trusted(ctx: ToolContext) -> bool:
     """Tell whether hooks and filters of the repository may run."""
-    trust = ctx.services.get(RepositoryTrust)
-    return isinstance(trust, RepositoryTrust) and trust.trusted
+    trust = ctx.find(RepositoryTrust)
+    return trust is not None and trust.trusted
 
 
 def check_ref(ref: str, what: str = "ref") -> str:

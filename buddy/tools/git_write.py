@@ -171,8 +171,8 @@ class TaskCommits:
     def _files_of_others(self) -> dict[str, int]:
         """Return files that another task was the last to write, by their path from the top. Reads the undo
         log."""
-        log = self._ctx.services.get(UndoLog)
-        if not isinstance(log, UndoLog):
+        log = self._ctx.find(UndoLog)
+        if log is None:
             return {}
         top = os.path.realpath(self._top)
         last = {path: entry.task_id for entry in log.entries() for path in entry.paths}

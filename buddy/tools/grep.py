@@ -6,14 +6,14 @@ import os
 import stat
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList, Plain
 from buddy.agent.formatting import format_count
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, reads_path, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.safety.sanitise import visible
@@ -256,9 +256,9 @@ class SearchPlace(msgspec.Struct, frozen=True):
 
 def search_run(ctx: ToolContext) -> SearchRun:
     """One search of this call, with its time limit."""
-    settings = cast(SearchSettings, ctx.services.get(SearchSettings, SearchSettings()))
+    settings = ctx.find(SearchSettings) or SearchSettings()
     return SearchRun(
-        children=cast("ChildProcesses | None", ctx.services.get(ChildProcesses)),
+        children=ctx.find(ChildProcesses),
         workspace="/" if target_files(ctx) is not None else ctx.service(Boundary).root,
         task_id=ctx.task_id,
         cancelled=ctx.cancelled,
@@ -360,16 +360,12 @@ def glob_filter(glob: str, cwd: str) -> Callable[[str], bool] | None:
     return glob_matcher(below(glob, cwd))
 
 
-def _access(arguments: Any) -> Access:
-    return Access(reads=(arguments.path,))
-
-
 @tool(
     anywhere=True,
     risk="low",
     core=True,
     category="search",
-    access=_access,
+    access=reads_path,
     aliases=("grep_search", "search", "rg", "ripgrep", "search_files", "search_file_content", "search_code"),
     argument_aliases={
         "regex": "pattern",

@@ -128,8 +128,8 @@ def _price_line(service: PictureService, count: int) -> str:
 
 async def _order(ctx: ToolContext, service: PictureService, order: PictureOrder) -> MadePictures:
     """Order pictures within the budget and count their cost. Raises `ToolError`."""
-    model = ctx.services.get(TaskModel)
-    if not isinstance(model, TaskModel):
+    model = ctx.find(TaskModel)
+    if model is None:
         return await _make(ctx, service, order)
     async with model.expense(service.worst_cost(order.count) or 0.0) as reason:
         if reason:

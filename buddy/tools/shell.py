@@ -102,7 +102,7 @@ async def run_shell(
     then goes on as a job (read_job, stop_job). `pty`: true starts a job on a terminal (send_keys,
     capture_pane). Long output is cut in the middle; the result says where all of it is.
     """
-    settings = _settings(ctx)
+    settings = ctx.find(ShellSettings) or ShellSettings()
     if not command.strip():
         raise ToolError("the command is empty; give the command line to run")
     shell = target_shell(ctx)
@@ -113,10 +113,10 @@ async def run_shell(
         return await _run_there(ctx, shell, command, cwd, limit_s)
     boundary = ctx.service(Boundary)
     folder = locate(boundary, cwd).real if cwd else boundary.cwd
-    approved = ctx.services.get(Approved)
-    if cwd and isinstance(approved, Approved):
-        approved.check_path(ctx.call_id, cwd, folder)
-    if isinstance(approved, Approved):
+    approved = ctx.find(Approved)
+    if approved is not None:
+        if cwd:
+            approved.check_path(ctx.call_id, cwd, folder)
         await asyncio.to_thread(approved.check_scripts, ctx.call_id, boundary)
     request = CommandRequest(
         shell_argv(command),
@@ -124,7 +124,7 @@ async def run_shell(
         ctx.task_id,
         env=_required_environment(ctx),
         confinement=confinement_of(ctx),
-        only_reads=isinstance(approved, Approved) and approved.only_reads(ctx.call_id),
+        only_reads=approved is not None and approved.only_reads(ctx.call_id),
     )
     if pty:
         return await _on_terminal(ctx, request, command, settings)
@@ -134,13 +134,8 @@ async def run_shell(
 
 def _required_environment(ctx: ToolContext) -> Mapping[str, str]:
     """Return the environment variables this call's command must run with, so that its judgement holds."""
-    approved = ctx.services.get(Approved)
-    return approved.environment(ctx.call_id) if isinstance(approved, Approved) else {}
-
-
-def _settings(ctx: ToolContext) -> ShellSettings:
-    found = ctx.services.get(ShellSettings)
-    return found if isinstance(found, ShellSettings) else ShellSettings()
+    approved = ctx.find(Approved)
+    return approved.environment(ctx.call_id) if approved is not None else {}
 
 
 def _limit_s(wait: bool | float | str, timeout: float | None, settings: ShellSettings) -> float:

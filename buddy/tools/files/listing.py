@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList
 from buddy.agent.formatting import format_count, format_size
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, reads_path, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
@@ -79,8 +79,7 @@ def _render(shown: str, entries: list[FolderEntry], more_notes: list[str]) -> To
 def _entries(ctx: ToolContext, target: Located) -> tuple[list[FolderEntry], int, bool]:
     """Return the entries that are not ignored, how many are, and whether there are more than were looked at.
     A folder that is itself ignored was asked for by name: then nothing in it is left out."""
-    own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).is_ignored)
-    rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, own))
+    rules = ctx.find(IgnoreRules) or IgnoreRules(IgnoreTree(ctx.service(Boundary).root).is_ignored)
     if rules.ignored(target.real, True):
         rules = NO_RULES
     found: list[FolderEntry] = []
@@ -120,15 +119,11 @@ def _line(entry: FolderEntry) -> str:
             return f"{visible(entry.name)}  ({entry.kind})"
 
 
-def _access(arguments: Any) -> Access:
-    return Access(reads=(arguments.path,))
-
-
 @tool(
     anywhere=True,
     risk="low",
     category="files",
-    access=_access,
+    access=reads_path,
     aliases=("ls", "list_dir", "list_directory"),
     argument_aliases={"dir": "path", "directory": "path", "dir_path": "path", "file_path": "path"},
     cache_s=30,
@@ -160,16 +155,12 @@ MAX_LIMIT = 1000
 NEAR = 10
 
 
-def _find_access(arguments: Any) -> Access:
-    return Access(reads=(arguments.path,))
-
-
 @tool(
     anywhere=True,
     risk="low",
     core=True,
     category="search",
-    access=_find_access,
+    access=reads_path,
     aliases=("glob", "find", "file_search", "glob_file_search", "find_file"),
     argument_aliases={
         "glob": "pattern",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from buddy.agent.cancel import on_failure
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.formatting import format_count
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool, writes_path
 from buddy.safety.paths import Boundary, Located, locate, walk_tree
 from buddy.tools.files.change import (
     ChangePlan,
@@ -212,10 +212,6 @@ def _log_and_move(ctx: ToolContext, tool: str, renamed: RenamedPath, act: Callab
         return act()
 
 
-def _delete_access(arguments: Any) -> Access:
-    return Access(writes=(arguments.path,))
-
-
 def _delete_preview(ctx: ToolContext, arguments: Any) -> Display:
     target = locate(ctx.service(Boundary), arguments.path)
     status = _stat(ctx, target)
@@ -248,7 +244,7 @@ def _changes_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str
     change_name="deletion",
     keeps_undo=True,
     category="files",
-    access=_delete_access,
+    access=writes_path,
     preview=_delete_preview,
     aliases=("rm", "remove_file"),
     argument_aliases={"file_path": "path", "filename": "path"},

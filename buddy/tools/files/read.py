@@ -14,7 +14,7 @@ from msgspec import Meta
 from buddy.agent.display import Picture as PictureShown
 from buddy.agent.display import PictureFile, Plain
 from buddy.agent.formatting import format_count
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, reads_path, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
 from buddy.tools.files.change import locate_checked
@@ -153,10 +153,6 @@ def _join(value: object) -> str:
 MAX_PARSED_BYTES = 50_000_000
 
 
-def _access(arguments: Any) -> Access:
-    return Access(reads=(arguments.path,))
-
-
 # No cache: equal reads are answered from what this task has seen, which a cache shared by tasks would not
 # record.
 @tool(
@@ -164,7 +160,7 @@ def _access(arguments: Any) -> Access:
     risk="low",
     core=True,
     category="files",
-    access=_access,
+    access=reads_path,
     aliases=("read", "view", "view_file", "view_image", "cat", "open_file"),
     argument_aliases={
         "file_path": "path",
@@ -370,8 +366,8 @@ def _remember(
 
 def _require_sight(ctx: ToolContext, target: Located, data: bytes) -> None:
     """Raise `ToolError` where the model is known to take no pictures."""
-    model = ctx.services.get(TaskModel)
-    if isinstance(model, TaskModel) and not model.sees():
+    model = ctx.find(TaskModel)
+    if model is not None and not model.sees():
         size = picture_size(data)
         about = f"{size[0]:,} × {size[1]:,} pixels" if size else format_count(len(data), "byte")
         raise ToolError(

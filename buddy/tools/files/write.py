@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, tool, writes_path
 from buddy.safety.paths import Located
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, preview
 from buddy.tools.files.copied_text import refuse_elided, refuse_wrapped
@@ -160,10 +160,6 @@ class _WritePlanner:
         return ChangePlan((FileChange(target, before, data, whole=True),), text)
 
 
-def _access(arguments: Any) -> Access:
-    return Access(writes=(arguments.path,))
-
-
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     return preview(ctx, [arguments.path], _WritePlanner(arguments.content))
 
@@ -175,7 +171,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     keeps_undo=True,
     change_name="edit",
     category="files",
-    access=_access,
+    access=writes_path,
     preview=_preview,
     aliases=("create_file", "write", "write_to_file", "create"),
     argument_aliases=ALIASES,
