@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return the number with the noun in the right form; `plural` if it is irregular."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def name_first(names: Sequence[str], most: int) -> str:
+    """Join the first names and count the others: "a, b and 3 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def keep_ends(text: str, most_chars: int) -> str:

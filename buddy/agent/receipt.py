@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, name_first
 
 CheckKind = Literal["tests", "build", "check", "run"]
 Means = Literal["edit", "command"]
@@ -126,8 +126,7 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
     elif receipt.missing_check:
         rows.append(("unchecked", receipt.missing_check))
     if receipt.refused:
-        more = f" and {len(receipt.refused) - 2} more" if len(receipt.refused) > 2 else ""
-        rows.append(("refused", ", ".join(receipt.refused[:2]) + more))
+        rows.append(("refused", name_first(receipt.refused, 2)))
     if receipt.failed:
         rows.append(("failed", format_count(receipt.failed, "call")))
     if receipt.unseen:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, name_first
 from buddy.agent.tool import NO_SURVEY, Tool, ToolError
 from buddy.app.launch import LaunchContext
 from buddy.app.options import Options, UsageError
@@ -92,11 +92,10 @@ class RuleFiles:
         unused = tuple(rule for rule in saved.rules if _holds_everywhere(rule))
         if not unused:
             return saved
-        names = ", ".join(rule.what for rule in unused[:MAX_NAMED])
-        more = f" and {len(unused) - MAX_NAMED} more" if len(unused) > MAX_NAMED else ""
+        names = name_first([rule.what for rule in unused], MAX_NAMED)
         note = (
             f"{self._saved}: {format_count(len(unused), 'rule')} saved by an older version would apply in "
-            f"every project, so you are asked again: {names}{more}. Answer p to save them for a project; "
+            f"every project, so you are asked again: {names}. Answer p to save them for a project; "
             "/permissions remove N deletes the old ones"
         )
         used = tuple(rule for rule in saved.rules if rule not in unused)

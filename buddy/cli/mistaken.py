@@ -81,15 +81,13 @@ def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
         return f"/{first} works inside buddy: start `buddy` and type it there. {_as_prompt(words)}"
     import difflib  # imported here: 1 ms, only needed for such words
 
-    near = difflib.get_close_matches(first, commands, 1, _NEAR) or _find_transposed(first, commands)
+    near = difflib.get_close_matches(first, commands, 1, _NEAR) or [
+        name for name in commands if sorted(name) == sorted(first)
+    ]
     if not near or (first in _MAY_BE_ENGLISH and behind > 1 and words[1] not in _TAKES.get(near[0], ())):
         return ""
     correction = shlex.join(["buddy", near[0], *words[1:]])
     return f"there is no `buddy {first}`; did you mean `{correction}`? {_as_prompt(words)}"
-
-
-def _find_transposed(word: str, known: Collection[str]) -> list[str]:
-    return [name for name in known if sorted(name) == sorted(word)][:1]
 
 
 def _as_prompt(words: Sequence[str]) -> str:

@@ -155,7 +155,7 @@ class Inbox:
         )
         del self._open[event.request_id]
         # Not awaited: an answer lost in a crash is asked for again.
-        recording = asyncio.ensure_future(_await(self._record(request.task_id, event)))
+        recording = asyncio.ensure_future(self._record(request.task_id, event))
         recording.add_done_callback(_ignore_failure)
         self._emit(request.task_id, event)
         future = self._futures[event.request_id]
@@ -176,10 +176,6 @@ def _describe_answer(answer: ApprovalAnswer, by: str, words: str) -> str:
     if answer == "denied":
         return f"you denied: {words}" if words else "you denied"
     return f"you, {_YES[answer]}"
-
-
-async def _await(work: Awaitable[None]) -> None:
-    await work
 
 
 def _ignore_failure(task: asyncio.Future[None]) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.events import LibraryLoading, Notice, RetryScheduled
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, name_first
 from buddy.agent.host import Agent, Limits, Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import Text, UserMessage
@@ -365,8 +365,8 @@ def note_declared(task: Task, tools: ToolRegistry, system: str) -> None:
         return
     came = [name for name in names if name not in before.names]
     went = [name for name in before.names if name not in names]
-    pieces = [f"{_shortened(came)} joined"] if came else []
-    pieces += [f"{_shortened(went)} left"] if went else []
+    pieces = [f"{name_first(came, 8)} joined"] if came else []
+    pieces += [f"{name_first(went, 8)} left"] if went else []
     if not pieces and before.names != names:
         pieces.append("the order of the tools changed")
     if not pieces and before.texts != task.declared.texts:
@@ -380,7 +380,3 @@ def note_loaded(task: Task, tools: ToolRegistry, admitted: tuple[Tool, ...], sys
     """Record tools that a search admitted."""
     task.loaded_tools = (*task.loaded_tools, *(tool.name for tool in admitted))
     note_declared(task, tools, system)
-
-
-def _shortened(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from buddy.agent.display import Diff, Plain
-from buddy.agent.formatting import format_count, keep_ends
+from buddy.agent.formatting import format_count, keep_ends, name_first
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
 from buddy.safety.paths import Boundary, hides_its_target, locate
 from buddy.safety.sanitise import visible
@@ -171,9 +171,7 @@ async def _readable_diff(
 
 
 def _names(paths: Sequence[str]) -> str:
-    more = len(paths) - MAX_NAMED
-    names = ", ".join(visible(path) for path in paths[:MAX_NAMED])
-    return f"{names} and {more} more" if more > 0 else names
+    return name_first([visible(path) for path in paths], MAX_NAMED)
 
 
 async def _read_file(context: ToolContext, task: Task, path: str, name: str) -> ToolResult:

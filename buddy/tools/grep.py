@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList, Plain
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, name_first
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, reads_path, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
@@ -158,8 +158,7 @@ def _files(names: Sequence[str], answer: SearchScope, what: str) -> str:
 
 
 def _list(names: Sequence[str], answer: SearchScope) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(answer.path(name) for name in names[:NAMED]) + more
+    return name_first([answer.path(name) for name in names], NAMED)
 
 
 # Lines

@@ -257,15 +257,14 @@ class AnthropicWire:
         if not tools:
             return b""
         if self._tools[0] is not tools and self._tools[0] != tools:
-            encoded = [dumps(_definition(tool)) for tool in tools]
+            encoded = [
+                dumps({"name": tool.name, "description": tool.description, "input_schema": tool.parameters})
+                for tool in tools
+            ]
             if self._quirks.cache_marks:
                 encoded[-1] = encoded[-1][:-1] + MARK
             self._tools = (tools, b',"tools":[' + b",".join(encoded) + b"]")
         return self._tools[1]
-
-
-def _definition(tool: ToolDefinition) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
 def _user_block(part: UserPart) -> dict[str, Any]:

@@ -167,7 +167,14 @@ def _row(entry: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]
 def _log(context: Context) -> None:
     entries = list(context.session.policy.log)[-30:]
     rows = tuple(
-        (_at(entry), _decision(entry), entry.tool, entry.subject, entry.verdict.reason) for entry in entries
+        (
+            time.strftime("%H:%M:%S", time.localtime(entry.at)),
+            _decision(entry),
+            entry.tool,
+            entry.subject,
+            entry.verdict.reason,
+        )
+        for entry in entries
     )
     if not rows:
         raise CommandError("no call was decided yet")
@@ -176,10 +183,6 @@ def _log(context: Context) -> None:
 
 def _decision(entry: LogEntry) -> str:
     return entry.answer or {"allow": "allowed", "deny": "denied", "ask": "asked"}[entry.verdict.decision]
-
-
-def _at(entry: LogEntry) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(entry.at))
 
 
 async def _test(context: Context, text: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from buddy.agent.formatting import format_count, format_size, whole_number
+from buddy.agent.formatting import format_count, format_size, name_first, whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
@@ -208,8 +208,7 @@ def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> s
         for path in entry.paths
         if path not in without
     ]
-    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return ", ".join(paths[:MAX_NAMED]) + more
+    return name_first(paths, MAX_NAMED)
 
 
 def _kind_of_change(context: Context, entry: UndoEntry) -> str:

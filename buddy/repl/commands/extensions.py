@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from buddy.agent.formatting import format_count
 from buddy.extend.definitions import ExtensionFile
-from buddy.extend.search_folders import ExtensionPlaces, Kind, hook_files, search_folders
+from buddy.extend.search_folders import Kind, hook_files, search_folders
 from buddy.repl.commands.registry import command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
@@ -64,7 +64,11 @@ async def _show_files(context: Context, kind: Kind, words: str, *, sign: str) ->
     await extensions.refresh()
     found = extensions.catalogue.of_kind(kind)
     if not found:
-        _say_none(context, words, _labels(extensions.places, kind))
+        _say_none(
+            context,
+            words,
+            [folder.label for folder in search_folders(extensions.places) if folder.kind == kind],
+        )
         return
     rows = tuple(_row(one, sign) for one in found)
     context.screen.print(TableBlock(("name", "what for", "from", "note"), rows))
@@ -86,10 +90,6 @@ def _row(one: ExtensionFile, sign: str) -> tuple[str, str, str, str]:
         note = "; ".join(filter(None, ("not for the model", note)))
     name = f"{sign if one.for_user else ''}{one.name}{' ' + one.hint if one.hint else ''}"
     return one_line(name, 60), one_line(one.description, ABOUT_CHARS), one.label, note
-
-
-def _labels(places: ExtensionPlaces, kind: Kind) -> list[str]:
-    return [folder.label for folder in search_folders(places) if folder.kind == kind]
 
 
 def _say_none(context: Context, words: str, labels: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import format_count
+from buddy.agent.formatting import format_count, name_first
 from buddy.agent.messages import Call, UserMessage, typed_text
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.changes import log_of
@@ -63,7 +63,9 @@ async def rewind(context: Context, argument: str) -> None:
     if part != "files":
         if task.running or len(task.history) != length:
             raise CommandError(f"task {task.task_id} got new text meanwhile; the conversation stays")
-        await _go_back(context, task, at)
+        text = prompt_text(task, at)
+        await context.board.rewind(task.task_id, at)
+        context.screen.put(text)
         stay = "; files stay as they are" if part == "conversation" and changed else ""
         context.screen.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
 
@@ -121,16 +123,9 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
         visible(f"{target}:{path}" if target else os.path.relpath(path, cwd))
         for path in changed_paths(undone)
     ]
-    more = len(paths) - MAX_NAMED
-    named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = name_first(paths, MAX_NAMED)
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
     context.screen.print(NoteBlock("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
-
-
-async def _go_back(context: Context, task: Task, at: int) -> None:
-    text = prompt_text(task, at)
-    await context.board.rewind(task.task_id, at)
-    context.screen.put(text)
 
 
 def prompts_of(task: Task) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from buddy.agent.display import Diff
-from buddy.agent.formatting import format_count, whole_number
+from buddy.agent.formatting import format_count, name_first, whole_number
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
@@ -141,7 +141,9 @@ async def merge_into_tree(
         context.screen.print(NoteBlock("warning", name_left_out(changes.left_out)))
     links = await asyncio.to_thread(links_by_hand, call, changes)
     if links:
-        context.screen.print(NoteBlock("warning", _name_links(links)))
+        names = name_first(links, 20)
+        note = f"symbolic links are not merged; make them by hand: {names}"
+        context.screen.print(NoteBlock("warning", note))
     if diff.files:
         show_diff(context, f"merge of {tree.display_path}", diff)
         return format_count(len(diff.files), "file"), True
@@ -243,11 +245,6 @@ def name_left_out(paths: tuple[str, ...]) -> str:
     """Name the files that no comparison and no merge contains."""
     names = ", ".join(visible(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
     return f"not shown and not brought over (secret by name, too large, or unreadable): {names}"
-
-
-def _name_links(links: tuple[str, ...]) -> str:
-    names = ", ".join(links[:20]) + (f" and {len(links) - 20} more" if len(links) > 20 else "")
-    return f"symbolic links are not merged; make them by hand: {names}"
 
 
 def show_diff(context: Context, title: str, diff: Diff) -> None:

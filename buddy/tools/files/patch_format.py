@@ -180,7 +180,7 @@ class _Parser:
 
     def _section(self) -> Section:
         header = self._lines[self._at].strip()
-        for marker, read in ((_ADD, self._add), (_DELETE, self._delete), (_UPDATE, self._update)):
+        for marker, read in ((_ADD, self._add), (_DELETE, DeleteFile), (_UPDATE, self._update)):
             if header.startswith(marker) and header[len(marker) :].strip():
                 self._at += 1
                 return read(_path(header[len(marker) :]))
@@ -198,9 +198,6 @@ class _Parser:
         if self._at < len(self._lines) and self._lines[self._at].strip() and not self._header_here():
             raise self._error("a line that starts with + or the next section")
         return AddFile(path, "".join(content))
-
-    def _delete(self, path: str) -> DeleteFile:
-        return DeleteFile(path)
 
     def _header_here(self) -> bool:
         return self._lines[self._at].startswith("***")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
+from buddy.agent.formatting import name_first
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.paths import Boundary, Located, is_beneath
 from buddy.safety.sanitise import visible
@@ -241,13 +242,12 @@ def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str
     """Explain that the old text stands in several places where one was meant."""
     starts = line_starts(text)
     numbers = [line_of(starts, match.start) for match in matches]
-    listed = ", ".join(map(str, numbers[:MAX_LISTED_PLACES]))
-    more = f" and {len(numbers) - MAX_LISTED_PLACES} more" if len(numbers) > MAX_LISTED_PLACES else ""
+    listed = name_first(list(map(str, numbers)), MAX_LISTED_PLACES)
     count = f"{len(numbers)} places" if len(numbers) < most else f"{len(numbers)} places or more"
     lines = text.split("\n")
     samples = "\n".join(number_lines([lines[number - 1]], number) for number in dict.fromkeys(numbers[:4]))
     return (
-        f"the old text stands in {count} in {shown}, at lines {listed}{more}. Nothing was changed. "
+        f"the old text stands in {count} in {shown}, at lines {listed}. Nothing was changed. "
         f"Quote more of the text around the place you mean, or set all=true.\n{samples}"
     )
 

@@ -88,12 +88,9 @@ async def new_files(ctx: ToolContext, path: str = "") -> tuple[Diff, int]:
     arguments = ("ls-files", "-z", "--others", "--exclude-standard")
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
     names = [name for name in output_of(done).split("\0") if name]
-    shown = await asyncio.to_thread(_diffs, ctx.service(Boundary), names[:MAX_FILES])
+    boundary = ctx.service(Boundary)
+    shown = await asyncio.to_thread(lambda: [_diff(boundary, name) for name in names[:MAX_FILES]])
     return Diff(tuple(shown)), max(0, len(names) - MAX_FILES)
-
-
-def _diffs(boundary: Boundary, names: list[str]) -> list[FileDiff]:
-    return [_diff(boundary, name) for name in names]
 
 
 def _diff(boundary: Boundary, name: str) -> FileDiff:
