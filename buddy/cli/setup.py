@@ -29,8 +29,8 @@ from buddy.llm.catalog import Catalogue, ModelInfo
 from buddy.llm.keys import (
     FILE_NAME,
     CredentialsError,
-    KeyMissingError,
     Keyring,
+    KeysError,
     check_key,
     note_keyring,
     save_credential,
@@ -168,7 +168,7 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
         owner = _provider(profile.model, profile.base_url, is_typed=bool(options.words))
         key = check_key(_read_key(owner), "what was typed")
         storage = _save_key(os.path.join(launch.where.data, FILE_NAME), owner, key)
-    except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
+    except (ConfigError, KeysError, UnknownModelError) as error:
         tell(f"buddy: {error}\n")
         return 4
     sys.stdout.write(f"saved the key of {owner} in {storage}\n")

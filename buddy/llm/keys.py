@@ -23,8 +23,16 @@ from buddy.safety.paths import make_private_folders, replace_file
 FILE_NAME = "credentials.json"
 
 
-class CredentialsError(Exception):
-    """The file cannot be read or written: one sentence."""
+class KeysError(Exception):
+    """A key cannot be found, read or saved: one sentence for the person. Never holds a key."""
+
+
+class CredentialsError(KeysError):
+    """The file of saved keys cannot be read or written."""
+
+
+class KeyMissingError(KeysError):
+    """No usable key: the sentence says what was looked at and what to set."""
 
 
 def read_credentials(path: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, str]:
@@ -79,10 +87,6 @@ OPTIONAL_TIMEOUT_S = 5.0
 """As long a server that may need no key waits for the keyring, which may be locked."""
 MAX_KEY_BYTES = 16_384
 COMMAND_PLACE = "the output of api_key_command"
-
-
-class KeyMissingError(Exception):
-    """No usable key: one sentence saying what was looked at and what to set. Never holds a key."""
 
 
 class KeySource(msgspec.Struct, frozen=True):
