@@ -66,7 +66,8 @@ class TaskChanged(msgspec.Struct, frozen=True):
     task has `copy_of`: it starts with the first `copied` messages of that task's history. `tools`: the names
     it may use, None for all. `worktree`: the name of its worktree, "" for the project's main tree.
     `loaded_tools`: the tools that its searches loaded. `worked_s`: the time of its finished turns. `target`:
-    the machine it works on, "" for this one."""
+    the machine it works on, "" for this one. `mode`: the permission mode its subagent file limits it to, ""
+    for none."""
 
     title: str
     state: TaskState
@@ -83,6 +84,7 @@ class TaskChanged(msgspec.Struct, frozen=True):
     worked_s: float = 0
     tests: LastTests | None = None
     target: str = ""
+    mode: str = ""
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -23,7 +23,8 @@ from buddy.agent.messages import (
 )
 from buddy.agent.receipt import Receipt
 from buddy.extend.agent_profiles import AgentProfile
-from buddy.safety.policy.session import NO_CALL_LIMITS
+from buddy.safety.policy.decide import MODES, mode_by_name
+from buddy.safety.policy.session import NO_CALL_LIMITS, CallLimits
 from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import LastTests, TaskChanged, VariantMark
 from buddy.tasks.dependencies import BoardParts, Workspace
@@ -198,6 +199,7 @@ class Task:
             variant=self.variant,
             worked_s=self.worked_s,
             tests=self.tests,
+            mode=self.call_limits.mode or "",
         )
 
     def last_answer(self) -> str:
@@ -223,6 +225,9 @@ def restore_task(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) 
     task.closed = record.task.closed
     task.copy_of, task.copied = record.task.copy_of, record.task.copied
     task.tools = None if record.task.tools is None else frozenset(record.task.tools)
+    if record.task.mode:
+        # A mode that this buddy does not know is no reason to allow more than the strictest.
+        task.call_limits = CallLimits(mode_by_name(record.task.mode) or MODES[0])
     task.loaded_tools = record.task.loaded_tools
     task.variant, task.worked_s, task.tests = record.task.variant, record.task.worked_s, record.task.tests
     task.history = list(record.history)
