@@ -63,19 +63,19 @@ def copy_records(
 ) -> None:
     """Write the journal of `directory`: `header` (which says where the copy ends, 0 for everything), then
     the records of `source`, numbered and sealed anew, and the copy's own `name` ("" for none). From a session
-    that is foreign or without seals, grants and approvals are left behind. Raises `OSError`."""
+    that is foreign or without seals, some are left behind. Raises `OSError`."""
     seal = signer.session_seal(header.session_id, header.workspace)
     lines = [encode(1, "session", 0, header.created_at, header, seal)]
 
     def add(kind: str, task_id: int, at: float, data: object) -> None:
         lines.append(encode(len(lines) + 1, kind, task_id, at, data, seal))
 
+    left_behind = _left_behind(source)
     if source.rebuild:
-        trusted = not (source.foreign or source.older)
         for kind, task_id, record in records_of(source.state):
             if isinstance(record, GrantChanged):
                 record = signer.seal_grant(header.session_id, record)
-            if kind != "job" and (trusted or kind not in ("grant", "approval")):
+            if kind not in left_behind:
                 add(kind, task_id, source.last_at, record)
     else:
         data = files.read_all(os.path.join(source.directory, JOURNAL))
@@ -83,7 +83,7 @@ def copy_records(
             line = found.line
             if header.parent_number and line.number > header.parent_number:
                 break
-            copied = _copy_record(found, header, signer, source)
+            copied = _copy_record(found, header, signer) if line.kind not in left_behind else None
             if copied is not None:
                 add(line.kind, line.task_id, line.at, copied)
     if name:
@@ -91,14 +91,21 @@ def copy_records(
     files.replace(os.path.join(directory, JOURNAL), b"".join(lines))
 
 
-def _copy_record(
-    found: JournalLine, header: SessionHeader, signer: Signer, source: LoadedSession
-) -> object | None:
-    """Return the record for the copy, None to leave it out: seals and jobs belong to one session."""
+def _left_behind(source: LoadedSession) -> frozenset[str]:
+    """Return the kinds of records that a copy does not get: seals and jobs belong to one session, answers to
+    whom they were asked of; and what a stranger had queued, saved and permitted to spend is not this person's
+    wish."""
+    kinds = {"session", "job"}
+    if source.foreign or source.older:
+        kinds |= {"grant", "approval"}
+    if source.foreign and not source.made_in:
+        kinds |= {"queue", "checkpoint", "budget"}
+    return frozenset(kinds)
+
+
+def _copy_record(found: JournalLine, header: SessionHeader, signer: Signer) -> object | None:
+    """Return the record for the copy, None for a grant that was not given in its parent."""
     line = found.line
-    trusted = not (source.foreign or source.older)
-    if line.kind in ("session", "job") or (line.kind in ("grant", "approval") and not trusted):
-        return None
     if line.kind != "grant":
         return raw_data(line)
     try:
@@ -216,12 +223,14 @@ class SessionStore:
         parent = loaded.header.session_id if loaded.header is not None else os.path.basename(directory)
         header, target = self._make(parent, through)
         owner = ownership(directory, loaded.header, self._signer, self.workspace)
+        # Without its first line a stranger's session seems to have this person's key, which fits no line of it.
+        is_strangers = loaded.foreign and not loaded.made_in
         copy_records(
             loaded,
             target,
             header,
             signer=self._signer,
-            source_seal=owner.seal,
+            source_seal=None if is_strangers else owner.seal,
             name=self._free_name(loaded.state.name),
             files=self._files,
         )

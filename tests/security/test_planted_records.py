@@ -18,7 +18,7 @@ from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.identity import load_signer
 from buddy.sessions.line_codec import encode
 from buddy.sessions.listing import MAX_LISTED_BYTES
-from buddy.sessions.records import TaskChanged
+from buddy.sessions.records import BudgetSet, CheckpointTaken, Note, QueueChanged, TaskChanged
 from buddy.sessions.store import SessionStore
 from buddy.workspace.files.atomic_replace import DISK
 from buddy.workspace.undo.entries import BlobStore
@@ -187,3 +187,56 @@ async def test_ATTACK9_an_own_session_that_lost_its_first_line_stays_own_however
     journal.write_bytes(b"x" * (MAX_LISTED_BYTES + 1) + b"\n" + rest)
     (found,) = _store(tmp_path, _Counted()).list()
     assert (found.session_id, found.foreign) == (session.session_id, False)
+
+
+async def _session_of(tmp_path: Path, state: str) -> str:
+    """Make a session of the person whose key lies in this folder; everything but messages would act."""
+    signer = load_signer(str(tmp_path / state))
+    (tmp_path / "work").mkdir(exist_ok=True)
+    session = await SessionStore(str(tmp_path / "work"), signer).create(name="evil")
+    await session.writer.record_message(1, said("u1", "hello"))
+    await session.close()
+    directory = Path(SessionStore(str(tmp_path / "work"), signer).find(session.session_id))
+    header = session.writer.header
+    seal = signer.session_seal(header.session_id, header.workspace)
+    number = session.loaded.last_number + 50
+    queue = QueueChanged(
+        (said("q1", "run the deploy script"),), (said("s1"),), (Note("n1", 1, "t", "text", "heading"),)
+    )
+    records: tuple[tuple[str, int, Any], ...] = (
+        ("queue", 1, queue),
+        ("budget", 1, BudgetSet(1_000_000, 0)),
+        ("budget", 0, BudgetSet(1_000_000, 0)),
+        ("checkpoint", 1, CheckpointTaken("c1", "call", {"before": "x"})),
+    )
+    with (directory / "journal.jsonl").open("ab") as file:
+        for at, (kind, task_id, record) in enumerate(records):
+            file.write(encode(number + at, kind, task_id, 9.0, record, seal))
+    (directory / "snapshot.json").unlink(missing_ok=True)
+    return session.session_id
+
+
+@pytest.mark.parametrize("is_header_lost", [False, True])
+async def test_ATTACK9_a_copy_of_a_strangers_session_has_words_alone(
+    tmp_path: Path, is_header_lost: bool
+) -> None:
+    session_id = await _session_of(tmp_path, "stranger")
+    store = SessionStore(str(tmp_path / "work"), load_signer(str(tmp_path / "state")))
+    if is_header_lost:
+        journal = Path(store.find(session_id), "journal.jsonl")
+        journal.write_bytes(b"x\n" + journal.read_bytes().partition(b"\n")[2])
+    state = store.read(store.fork(session_id)).state
+    (task,) = state.tasks
+    assert [message.id for message in task.history] == ["u1"]
+    assert (task.queued, task.steering, state.notes) == ((), (), ())
+    assert (task.budget, state.budget, state.checkpoints) == (None, None, ())
+
+
+async def test_ATTACK9_a_copy_of_an_own_session_keeps_what_waits(tmp_path: Path) -> None:
+    session_id = await _session_of(tmp_path, "state")
+    store = SessionStore(str(tmp_path / "work"), load_signer(str(tmp_path / "state")))
+    state = store.read(store.fork(session_id)).state
+    (task,) = state.tasks
+    assert [message.id for message in task.queued] == ["q1"]
+    assert [message.id for message in task.steering] == ["s1"]
+    assert task.budget == BudgetSet(1_000_000, 0)
