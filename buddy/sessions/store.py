@@ -223,7 +223,7 @@ class SessionStore:
         parent = loaded.header.session_id if loaded.header is not None else os.path.basename(directory)
         header, target = self._make(parent, through)
         owner = ownership(directory, loaded.header, self._signer, self.workspace)
-        # Without its first line a stranger's session seems to have this person's key, which fits no line of it.
+        # Without its first line a session seems to have this person's key, which fits no line of a stranger.
         is_strangers = loaded.foreign and not loaded.made_in
         copy_records(
             loaded,
