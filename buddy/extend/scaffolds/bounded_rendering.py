@@ -21,7 +21,9 @@ MAX_STEPS = 1_000_000
 """Lines of Python, about a second. The longest template that ships takes a few thousand."""
 MAX_CHARS = 10_000_000
 MAX_BITS = 100_000
-_WIDTH = re.compile(r"%[^a-zA-Z%]*?(\*|\d{5})")
+_WIDTH = re.compile(r"%(?:\([^)]*\))?[^a-zA-Z%(]*?(?:\*|\d{5})")
+_FIELD = re.compile(r"\{[^{}]*:[^{}]*(?:\d{5}|\{)")
+"""A field of `str.format` that is wide, or whose width is another field."""
 
 
 class RenderingError(Exception):
@@ -39,12 +41,41 @@ def _check(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         raise _EndlessError(f"it makes a value that is too large: expected numbers up to {MAX_BITS:,}")
 
 
-def _modest(function: Callable[..., Any]) -> Callable[..., Any]:
+def _check_text(name: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse a function that would make one text of many or of a wide one in one step."""
+    text = next((value for value in arguments if isinstance(value, str)), "")
+    match name:
+        case "format" | "format_map":
+            is_large = _WIDTH.search(text) is not None or _FIELD.search(text) is not None
+        case "replace" | "join" | "indent" | "expandtabs":
+            most, second, *_ = (*sorted(map(_length, arguments), reverse=True), 0, 0)
+            is_large = (most + 1) * (second + 1) > MAX_CHARS or sum(map(_items, arguments)) > MAX_CHARS
+        case "translate":
+            is_large = True  # no template needs it
+        case _:
+            is_large = False
+    if is_large:
+        raise _EndlessError("it makes a value that is too large")
+
+
+def _length(value: object) -> int:
+    if isinstance(value, int):
+        return value
+    return len(value) if isinstance(value, Sized) else 0
+
+
+def _items(value: object) -> int:
+    """Return how long the texts in a list are together."""
+    return sum(map(_length, cast(list[object], value))) if isinstance(value, list | tuple) else 0
+
+
+def _modest(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter that takes no number of which it may make as many."""
 
     @functools.wraps(function)  # with the marks by which jinja2 passes it the context
     def checked(*arguments: Any, **named: Any) -> Any:
         _check(arguments, named)
+        _check_text(name, (*arguments, *named.values()))
         return function(*arguments, **named)
 
     return checked
@@ -57,11 +88,15 @@ class _BoundedEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         super().__init__(
             undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
         )
-        self.filters = {name: _modest(function) for name, function in self.filters.items()}
+        self.filters = {name: _modest(name, function) for name, function in self.filters.items()}
 
     def call(self, *arguments: Any, **named: Any) -> Any:
         """Call what a template calls, unless with a number of which it may make as many."""
         _check(arguments, named)
+        method = arguments[1]
+        of = getattr(getattr(method, "__wrapped__", method), "__self__", None)  # jinja2 wraps `format`
+        if isinstance(of, str):
+            _check_text(method.__name__, (of, *arguments[2:], *named.values()))
         return super().call(*arguments, **named)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
