@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from buddy.workspace.processes.pids_group import pids_group
-from buddy.workspace.sandbox.landlock_exec import abi_version
+from buddy.workspace.sandbox.landlock_thread import abi_version
 from buddy.workspace.sandbox.probe import MIN_LANDLOCK_ABI
 from tests.support.containers import docker_works, podman_works
 

@@ -57,13 +57,20 @@ class Launch(msgspec.Struct, frozen=True):
     group: PidsGroup | None = None
 
 
-Starter = Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]]
-"""What calls the function that starts a process: directly, or where its system calls are recorded."""
+Start = Callable[[Callable[[], None]], subprocess.Popen[bytes]]
+"""Starts a process, and calls a function immediately before, in the same thread."""
+Starter = Callable[[Start, str], subprocess.Popen[bytes]]
+"""Calls the function that starts a process: directly, or in a thread that confines itself first. The text is
+the path of the command's terminal, "" for none."""
 
 
-def start_directly(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def start_directly(start: Start, _terminal: str) -> subprocess.Popen[bytes]:
     """Start a process in this thread."""
-    return start()
+    return start(_nothing)
+
+
+def _nothing() -> None:
+    return
 
 
 def trusted_program(name: str, path: str = "", workspace: str = "") -> str | None:
@@ -141,11 +148,12 @@ def launch_in_terminal(
             resize(ours, size)
             if is_raw:
                 tty.setraw(theirs)
+            terminal = os.ttyname(theirs)
             # Opening it by name makes it the controlling terminal of the session that bash leads.
             script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-            front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
+            front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", terminal)
             wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
-            process = _start(wrapped, tag, starter, stdin=theirs, out=theirs)
+            process = _start(wrapped, tag, starter, stdin=theirs, out=theirs, terminal=terminal)
         finally:
             os.close(theirs)
         os.set_blocking(ours, False)
@@ -165,13 +173,21 @@ def _enlarge(pipe: int) -> None:
 
 
 def _start(
-    launch: Launch, tag: Tag, starter: Starter, *, stdin: int, out: int, errors: int = -1
+    launch: Launch,
+    tag: Tag,
+    starter: Starter,
+    *,
+    stdin: int,
+    out: int,
+    errors: int = -1,
+    terminal: str = "",
 ) -> subprocess.Popen[bytes]:
-    def start() -> subprocess.Popen[bytes]:
+    def start(confine: Callable[[], None]) -> subprocess.Popen[bytes]:
         # The limits are buddy's own meanwhile: a thread that the starter begins must not meet them.
         spared = end_children_first() if launch.is_expendable else contextlib.nullcontext()
         group = launch.group.hold_children() if launch.group is not None else contextlib.nullcontext()
         with group, tag_children(tag.number, launch.processes, launch.data_bytes), spared:
+            confine()
             return subprocess.Popen(
                 launch.argv,
                 cwd=launch.cwd,
@@ -185,7 +201,7 @@ def _start(
             )
 
     try:
-        process = starter(start)
+        process = starter(start, terminal)
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error
     fix_limits(process.pid, launch.data_bytes)

@@ -20,6 +20,7 @@ from buddy.workspace.processes.child import Child, ConfinedChild, Exit, Remarks
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.launch import (
     Launch,
+    Start,
     TerminalSize,
     bash_path,
     launch_in_terminal,
@@ -115,8 +116,8 @@ class ConfinedLaunch(ConfinedChild, Protocol):
         """Return the launch to carry out."""
         ...
 
-    def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Start `launch`."""
+    def start(self, start: Start, terminal: str) -> subprocess.Popen[bytes]:
+        """Start `launch`; `terminal` is the path of its terminal, "" for none."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The record of what sandboxed commands tried to change or reach: from the kernel, not from their output.
 
-Each command is started by a thread of its own that carries a reporting filter (`seccomp.attempts`): the
+Each command is started by a short-lived thread that carries a reporting filter (`seccomp.attempts`): the
 command inherits it, and every system call it reports waits until buddy has noted it and let it continue, or
 refused it: names that do not exist cannot be protected by a mount. The record and its refusals are not the
 barrier: a program can change an argument after it was read, and the barriers (mounts, namespaces, Landlock)
@@ -34,14 +34,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
-from buddy.agent.cancel import on_failure
+from buddy.workspace.sandbox.own_thread import call_in_own_thread
 from buddy.workspace.sandbox.seccomp import Architecture
-
-T = TypeVar("T")
 
 MAX_PATHS = 200
 """Maximum number of different paths and addresses recorded for one command."""
@@ -196,7 +192,9 @@ class Attempts:
 
 
 class Recorder:
-    """Starts commands under a reporting filter and records their reports. One thread reads all reports."""
+    """Records the reports of commands that begin under a reporting filter. One thread reads all of them.
+
+    Make it in a thread without a filter: the reading thread would inherit that, and wait for itself."""
 
     def __init__(self, machine: Architecture, program: bytes) -> None:
         self._names = {number: name for name, number in machine.numbers.items()}
@@ -205,43 +203,27 @@ class Recorder:
         self._poll = select.epoll()
         self._bell, self._bell_end = os.pipe()
         self._poll.register(self._bell, select.EPOLLIN)
-        self._reader: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, name="sandbox-audit", daemon=True)
+        self._reader.start()
 
-    def start(self, start: Callable[[], T], attempts: Attempts) -> tuple[T, Callable[[], None]]:
-        """Call `start`, which starts a process, in a thread with the filter; return its result and a function
-        that ends the thread.
-
-        Call that function after the process ended: a process that dies with its parent dies with the thread.
-        Raises what `start` raises, and `FilterRefusedError` before that if the filter can't be installed.
-        """
-        thread = ThreadPoolExecutor(1, thread_name_prefix="sandbox-launcher")
-
-        def install_and_start() -> T:
-            self._watch(_install(self._program), attempts)
-            return start()
-
-        with on_failure(thread.shutdown, wait=False):
-            return thread.submit(install_and_start).result(), partial(thread.shutdown, wait=False)
+    def record_thread(self, attempts: Attempts) -> None:
+        """Install the filter in the calling thread, for good: what it starts from now on is recorded. Raises
+        `FilterRefusedError`."""
+        listener = _install(self._program)
+        with self._lock:
+            self._listeners[listener] = attempts
+            self._poll.register(listener, select.EPOLLIN)
 
     def close(self) -> None:
         """End the reading thread. No command may be running."""
         os.close(self._bell_end)
-        if self._reader is not None:
-            self._reader.join()
+        self._reader.join()
         os.close(self._bell)
         self._poll.close()
         for listener in self._listeners:  # of a command whose end the reading thread did not come to see
             os.close(listener)
         self._listeners.clear()
-
-    def _watch(self, listener: int, attempts: Attempts) -> None:
-        with self._lock:
-            self._listeners[listener] = attempts
-            self._poll.register(listener, select.EPOLLIN)
-            if self._reader is None:
-                self._reader = threading.Thread(target=self._read, name="sandbox-audit", daemon=True)
-                self._reader.start()
 
     def _read(self) -> None:
         while True:
@@ -342,11 +324,10 @@ class _FilterProgram(ctypes.Structure):
 
 def is_filter_allowed(program: bytes) -> bool:
     """Try a reporting filter in a thread that ends at once; return whether the system allows it."""
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            os.close(thread.submit(_install, program).result())
-        except FilterRefusedError:
-            return False
+    try:
+        os.close(call_in_own_thread(partial(_install, program), "sandbox-trial"))
+    except FilterRefusedError:
+        return False
     return True
 
 

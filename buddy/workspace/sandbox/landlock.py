@@ -7,42 +7,44 @@ something hidden gets no rule, and each of its other entries gets its own.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from buddy.workspace.sandbox.profile import SandboxProfile, is_at_or_below
+from buddy.workspace.sandbox.landlock_thread import Restriction
+from buddy.workspace.sandbox.profile import SandboxProfile
 
 OWN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
-_SCRIPT = os.path.join(os.path.dirname(__file__), "landlock_exec.py")
 
 
-def landlock_argv(rules_fd: int, seccomp_fd: int) -> tuple[str, ...]:
-    """Return the words to put before a command. Both descriptors are inherited."""
-    return (sys.executable, "-I", "-S", _SCRIPT, str(rules_fd), str(seccomp_fd))
+def restriction_for(profile: SandboxProfile, program: bytes) -> Restriction:
+    """Return the restriction of a command by a profile and a seccomp filter. Devices are not even readable:
+    the user's terminals, cameras and keyboards are among them."""
+    return Restriction(
+        (*_around("/", {*profile.hidden, "/dev"}), *profile.reopened),
+        (*profile.writable, profile.scratch, *OWN_DEVICES),
+        program,
+    )
 
 
-def landlock_rules(profile: SandboxProfile) -> bytes:
-    """Return the rules for `landlock_exec`, which adds the command's own terminal. Other devices are not even
-    readable: the user's terminals, cameras and keyboards are among them."""
-    around = (*_around("/", (*profile.hidden, "/dev")), *profile.reopened)
-    readable = (b"r" + os.fsencode(path) for path in around)
-    writable = (b"w" + os.fsencode(path) for path in (*profile.writable, profile.scratch, *OWN_DEVICES))
-    return b"\0".join((*readable, *writable))
-
-
-def _around(folder: str, hidden: tuple[str, ...]) -> Iterator[str]:
-    """Yield the folder, or its entries if something in it is hidden. Links are left out: a rule for one would
+def _around(top: str, hidden: Collection[str]) -> Iterator[str]:
+    """Yield a folder, or its entries if something in it is hidden. Links are left out: a rule for one would
     allow its target, which has its own rule unless it is hidden."""
-    if not any(is_at_or_below(path, folder) for path in hidden):
-        yield folder
+    above = {parent for path in hidden for parent in _parents(path)}
+    if top not in above:
+        yield top
         return
-    if folder in hidden:
-        return
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return  # not readable anyway
-    for name in names:
-        path = os.path.join(folder, name)
-        if not os.path.islink(path):
-            yield from _around(path, hidden)
+    waiting = [top]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                found = [entry.path for entry in entries if not entry.is_symlink()]
+        except OSError:
+            continue  # not readable anyway
+        waiting += [path for path in found if path in above and path not in hidden]
+        yield from (path for path in found if path not in above and path not in hidden)
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield the folders that an absolute path lies in."""
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
+from functools import partial
 
 import msgspec
 
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.processes.pids_group import is_bounded
-from buddy.workspace.sandbox import landlock_exec
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
-from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
+from buddy.workspace.sandbox.landlock import restriction_for
+from buddy.workspace.sandbox.landlock_thread import Restriction, abi_version, restrict_thread
+from buddy.workspace.sandbox.own_thread import call_in_own_thread
 from buddy.workspace.sandbox.profile import SandboxProfile
 from buddy.workspace.sandbox.seatbelt import PROGRAM as SEATBELT
 from buddy.workspace.sandbox.seatbelt import seatbelt_argv
@@ -73,7 +75,7 @@ def _probe_level() -> ProbeResult:
         return ProbeResult(SandboxStatus(3), program, nsenter, machine)
     failed = _landlock_refused(machine)
     if not failed:
-        scoped = landlock_exec.abi_version() >= SIGNALS_SINCE_ABI
+        scoped = abi_version() >= SIGNALS_SINCE_ABI
         return ProbeResult(SandboxStatus(2, refused, signals_reach_out=not scoped), machine=machine)
     return ProbeResult(SandboxStatus(0, f"{refused}; {failed}"), machine=machine)
 
@@ -119,16 +121,21 @@ def _unknown_user() -> int:
 
 
 def _landlock_refused(machine: Architecture) -> str:
-    abi = landlock_exec.abi_version()
+    abi = abi_version()
     if abi < MIN_LANDLOCK_ABI:
         return "the kernel has no Landlock" if not abi else f"the kernel's Landlock is too old (ABI {abi})"
     with _trial_profile() as profile:
-        program = refusals(machine, isolated=False)
-        with _bytes(program) as seccomp, _bytes(landlock_rules(profile)) as rules:
-            refused = _try(
-                (*landlock_argv(rules, seccomp), *_trial(profile)), profile.scratch, seccomp, rules
-            )
+        restriction = restriction_for(profile, refusals(machine, isolated=False))
+        refused = call_in_own_thread(partial(_try_restricted, restriction, profile), "sandbox-trial")
     return refused and f"Landlock does not work here: {refused}"
+
+
+def _try_restricted(restriction: Restriction, profile: SandboxProfile) -> str:
+    try:
+        restrict_thread(restriction)
+    except OSError as error:
+        return str(error)
+    return _try(_trial(profile), profile.scratch)
 
 
 @contextlib.contextmanager
@@ -174,19 +181,14 @@ def _try(argv: tuple[str, ...], cwd: str, *descriptors: int) -> str:
 
 @contextlib.contextmanager
 def _bytes(content: bytes) -> Generator[int]:
-    descriptor = memory_file(content)
+    """Yield a descriptor from which the bytes can be read once."""
+    descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
     try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def memory_file(content: bytes) -> int:
-    """Return a descriptor from which the bytes can be read once; the caller closes it. Linux only."""
-    descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
-    os.write(descriptor, content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 def _in_container() -> bool:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -19,17 +19,19 @@ from buddy.agent.cancel import on_failure
 from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
-from buddy.workspace.processes.launch import Launch
+from buddy.workspace.processes.launch import Launch, Start
 from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder, is_filter_allowed
 from buddy.workspace.sandbox.blocked import find_blocked
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.home_secrets import HomeSecrets
-from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
+from buddy.workspace.sandbox.landlock import restriction_for
+from buddy.workspace.sandbox.landlock_thread import Restriction, gate_argv, restrict_thread
 from buddy.workspace.sandbox.left_behind import remove_lost_files
 from buddy.workspace.sandbox.network import SandboxNetwork, find_ports, open_network
+from buddy.workspace.sandbox.own_thread import call_in_own_thread
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
-from buddy.workspace.sandbox.probe import ProbeResult, memory_file, probe
+from buddy.workspace.sandbox.probe import ProbeResult, probe
 from buddy.workspace.sandbox.profile import (
     Confinement,
     SandboxProfile,
@@ -71,6 +73,8 @@ class Confined:
         profile: SandboxProfile,
         *,
         recorder: Recorder | None,
+        restriction: Restriction | None,
+        gate: str,
         isolated: bool,
         launcher: str,
         holder: Pass | None,
@@ -83,6 +87,8 @@ class Confined:
         self.launch = launch
         self._profile = profile
         self._recorder = recorder
+        self._restriction = restriction
+        self._gate = gate
         self._isolated = isolated
         self._attempts = Attempts(
             partial(is_reserved, profile),
@@ -96,26 +102,32 @@ class Confined:
         self._group = 0
         self._restore = restore
         self._release = release
-        self._let_go: Callable[[], None] | None = None
 
-    def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Call the function that starts `launch` as the leader of a group, and record its attempts if the
-        system can do that. Raises what `start` raises."""
-        process = self._start_recorded(start)
+    def start(self, start: Start, terminal: str) -> subprocess.Popen[bytes]:
+        """Call the function that starts `launch` as the leader of a group, in a thread with the confinement
+        that the command inherits. Raises what `start` raises."""
+        process = self._start_confined(start, terminal)
         self._group = process.pid
         self._tether.tie_group(process.pid)
         return process
 
-    def _start_recorded(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        if self._recorder is None:
-            return start()
-        try:
-            process, self._let_go = self._recorder.start(start, self._attempts)
-        except FilterRefusedError as error:
-            if not self._isolated:  # the other filter relies on this one for sockets
-                raise OSError(f"system calls can no longer be reported: {error}") from error
-            return start()
-        return process
+    def _start_confined(self, start: Start, terminal: str) -> subprocess.Popen[bytes]:
+        if self._recorder is None and self._restriction is None:
+            return start(_nothing)
+        confine = partial(self._confine_thread, terminal)
+        with _closed_gate(self._gate):
+            try:
+                return call_in_own_thread(partial(start, confine), "sandbox-launcher")
+            except FilterRefusedError as error:
+                if self._restriction is not None:  # its filter relies on this one for sockets
+                    raise OSError(f"system calls can no longer be reported: {error}") from error
+                return start(_nothing)
+
+    def _confine_thread(self, terminal: str) -> None:
+        if self._recorder is not None:
+            self._recorder.record_thread(self._attempts)
+        if self._restriction is not None:
+            restrict_thread(self._restriction, terminal)
 
     def blocked_accesses(self) -> Blocked:
         """Return the accesses that were refused so far."""
@@ -136,8 +148,6 @@ class Confined:
     def finish(self) -> None:
         """Release everything held for the command, after it ended."""
         self._tether.untie(self._number, self._group)
-        if self._let_go is not None:
-            self._let_go()
         self._release()
 
 
@@ -288,8 +298,13 @@ class Sandbox:
                 "TMPDIR": self._scratch_inside(),
                 **(holder.environment() if holder else {}),
             }
-            wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile, tag.text)
-            stack.callback(_close, descriptors)
+            varied = _with_variables(launch, extra)
+            restriction = None
+            if self.status.level == 2:
+                restriction = self._restriction(profile)
+                wrapped = _in_front(varied, gate_argv(self._gate_file(tag.text)))
+            else:
+                wrapped = self._wrap(varied, profile, tag.text)
             watched = None
             with on_failure(self._tether.untie, tag.number, 0):
                 self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
@@ -302,6 +317,8 @@ class Sandbox:
             wrapped,
             profile,
             recorder=self._recorder,
+            restriction=restriction,
+            gate=self._gate_file(tag.text) if restriction is not None else "",
             isolated=self.status.level == 3,
             launcher=os.path.realpath(self._probed.bubblewrap) if self.status.level == 3 else "",
             holder=holder,
@@ -340,16 +357,19 @@ class Sandbox:
         if self._proxy is not None:
             self._proxy.dismiss(name)
 
-    def _wrap(self, launch: Launch, profile: SandboxProfile, name: str) -> tuple[Launch, tuple[int, ...]]:
+    def _restriction(self, profile: SandboxProfile) -> Restriction:
+        machine = self._probed.machine
+        assert machine is not None  # the level is found with its table
+        reported = self._recorder is not None
+        return restriction_for(profile, refusals(machine, isolated=False, reported=reported))
+
+    def _gate_file(self, name: str) -> str:
+        return os.path.join(self._folder, f"gate-{name}")
+
+    def _wrap(self, launch: Launch, profile: SandboxProfile, name: str) -> Launch:
         probed = self._probed
-        if probed.status.level == 1 or probed.machine is None:
-            return _in_front(launch, seatbelt_argv(profile)), ()
-        if probed.status.level == 2:
-            seccomp = memory_file(
-                refusals(probed.machine, isolated=False, reported=self._recorder is not None)
-            )
-            rules = memory_file(landlock_rules(profile))
-            return _in_front(launch, landlock_argv(rules, seccomp), rules, seccomp), (rules, seccomp)
+        if probed.status.level == 1:
+            return _in_front(launch, seatbelt_argv(profile))
         network = self._network if profile.network else None
         front = bubblewrap_argv(
             probed.bubblewrap,
@@ -360,7 +380,7 @@ class Sandbox:
         )
         started = tolerant_argv(front, self._filter_file, self._status_file(name))
         entered = network.enter_argv(probed.nsenter) if network else ()
-        return _in_front(launch, (*entered, *started)), ()
+        return _in_front(launch, (*entered, *started))
 
     def _scratch_inside(self) -> str:
         return "/tmp" if self.status.level == 3 else os.path.join(self._folder, "tmp")  # noqa: S108 - its own
@@ -400,16 +420,22 @@ def _nothing() -> None:
     """Do nothing: a command that can't change anything needs no check."""
 
 
-def _close(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+@contextlib.contextmanager
+def _closed_gate(path: str) -> Generator[None]:
+    """Let commands wait at a gate meanwhile; "" for none."""
+    if not path:
+        yield
+        return
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        yield
+    finally:
+        os.unlink(path)
 
 
 def _with_variables(launch: Launch, variables: Mapping[str, str]) -> Launch:
     return msgspec.structs.replace(launch, env={**launch.env, **variables})
 
 
-def _in_front(launch: Launch, words: Sequence[str], *descriptors: int) -> Launch:
-    return msgspec.structs.replace(
-        launch, argv=(*words, *launch.argv), pass_fds=(*launch.pass_fds, *descriptors)
-    )
+def _in_front(launch: Launch, words: Sequence[str]) -> Launch:
+    return msgspec.structs.replace(launch, argv=(*words, *launch.argv))
