@@ -8,15 +8,9 @@ judge by themselves. Internet sockets under Landlock are always refused, by thei
 cost a command about three seconds.
 
 Two things have no other barrier: sockets that got their names after a command began, and, under Landlock, the
-metadata of files (modes, owners, times, attributes), for which Landlock has no right. There a race remains: a
-call that is let through is carried out by the kernel, which reads the path, or looks up the descriptor, a
-second time. A second thread that changes the path meanwhile, or puts another file in the descriptor's place,
-or a folder that is exchanged for a link, has the kernel change the metadata of another file of the user. What
-files hold stays out of its reach: Landlock judges every opening of a file by itself, whatever its mode. A
-filter cannot close this as it sees pointers only, and refusing these calls would end tar, cp -p, pip and
-npm. It could be closed by changing the metadata here, on a descriptor that was opened and judged (`O_PATH`,
-then `/proc/self/fd`), and answering the call without letting it continue; for root, each of these calls would
-have to be judged as the kernel judges a process without capabilities.
+metadata of files (modes, owners, times, attributes), for which Landlock has no right. Those calls never
+continue: buddy makes the change itself, on the file that it opened and judged (`metadata`), and answers the
+call, so that nothing the command changes meanwhile matters.
 
 Linux 5.5 and newer; elsewhere there is no record, and nothing is claimed.
 """
@@ -36,6 +30,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from buddy.workspace.sandbox.caller import AT_FDCWD, namespace_numbers, read_memory, read_path, resolve_path
+from buddy.workspace.sandbox.metadata import CHANGES, change_metadata
 from buddy.workspace.sandbox.own_thread import call_in_own_thread
 from buddy.workspace.sandbox.seccomp import Architecture
 
@@ -48,18 +44,12 @@ _PR_SET_NO_NEW_PRIVS = 38
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 _RECEIVE = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
 _SEND = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
+_IS_WAITING = 0x40082102  # SECCOMP_IOCTL_NOTIF_ID_VALID
 _CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 _REQUEST = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
-_AT_FDCWD = 0xFFFFFF9C
-_PATH_MAX = 4096
-_NOFOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
-_ALWAYS = -1
 NETWORK = "the network"
 """Recorded instead of an address when a command was refused any socket."""
-_MAX_LINKS = 40
-_NO_FILE = ("pipe:", "socket:", "anon_inode:", "/memfd:")
-"""Beginnings of link targets in `/proc/PID/fd` that are not paths."""
 
 _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "open": ((None, 0),),
@@ -84,33 +74,11 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
 """For each reported call, the arguments with the changed path: folder descriptor (None: the working folder)
 and path."""
 
-_METADATA: dict[str, tuple[int | None, int | None, int | None]] = {
-    "chmod": (None, 0, None),
-    "fchmod": (0, None, None),
-    "fchmodat": (0, 1, None),
-    "fchmodat2": (0, 1, 3),
-    "chown": (None, 0, None),
-    "fchown": (0, None, None),
-    "lchown": (None, 0, _ALWAYS),
-    "fchownat": (0, 1, 4),
-    "utime": (None, 0, None),
-    "utimes": (None, 0, None),
-    "futimesat": (0, 1, None),
-    "utimensat": (0, 1, 3),
-    "setxattr": (None, 0, None),
-    "lsetxattr": (None, 0, _ALWAYS),
-    "fsetxattr": (0, None, None),
-    "removexattr": (None, 0, None),
-    "lremovexattr": (None, 0, _ALWAYS),
-    "fremovexattr": (0, None, None),
-    "setxattrat": (0, 1, 2),
-    "removexattrat": (0, 1, 2),
-}
-"""For each call that changes a file's mode, owner, times or attributes: the arguments with the descriptor,
-the path (without one, the descriptor is the file) and the flags; with `_ALWAYS` a link is not followed."""
-
 _FOLLOWING = frozenset({"open", "openat", "creat", "truncate"})
 """Calls that follow a link at the end of their path."""
+
+_UNGUARDED = frozenset({*CHANGES, "connect"})
+"""Calls that no other barrier judges, or not always: what cannot be read is refused."""
 
 _NEEDS = {
     "mkdir": False,
@@ -248,15 +216,21 @@ class Recorder:
         except OSError:
             return  # the caller was killed meanwhile
         identity, pid, _flags, number, _machine, _pointer, *arguments = _REQUEST.unpack(request)
+        name = self._names.get(number, "")
         answer = _ANSWER.pack(identity, 0, 0, _CONTINUE)
         try:
             attempts = self._listeners[listener]
-            if not attempts.is_preparation(pid):  # most reports of a short command, at 0.1 ms each
-                refusal = self._add(attempts, pid, self._names.get(number, ""), arguments)
+            if name in CHANGES:
+                waits = partial(_is_waiting, listener, identity)
+                answer = _ANSWER.pack(identity, 0, -_change(attempts, pid, name, arguments, waits), 0)
+            elif not attempts.is_preparation(pid):  # most reports of a short command, at 0.1 ms each
+                refusal = self._add(attempts, pid, name, arguments)
                 if refusal:
                     answer = _ANSWER.pack(identity, 0, -refusal, 0)
         except (OSError, ValueError, OverflowError):
-            pass  # it is gone, or its memory cannot be read: the call continues unrecorded
+            # It is gone, or its memory cannot be read: the call continues unrecorded if there is a barrier.
+            if name in _UNGUARDED:
+                answer = _ANSWER.pack(identity, 0, -errno.EPERM, 0)
         finally:
             with contextlib.suppress(OSError):  # gone
                 fcntl.ioctl(listener, _SEND, bytearray(answer), True)
@@ -269,18 +243,12 @@ class Recorder:
             return errno.EAFNOSUPPORT
         if name == "connect":
             return _record_connection(attempts, pid, arguments)
-        if name in _METADATA:
-            place = _metadata_target(pid, arguments, *_METADATA[name])
-            if not place.startswith("/") or place.startswith("/memfd:"):
-                return 0  # a pipe or a socket: it ends with its last process
-            attempts.add_path(place)
-            return 0 if attempts.is_open(place) and not attempts.refuses(place) else errno.EROFS
         refused = False
         for folder, path in _PATHS.get(name, ()):
-            text = _text(pid, arguments[path])
+            text = read_path(pid, arguments[path])
             if text:
-                base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
-                absolute = _real(pid, base, text, follow=name in _FOLLOWING)
+                base = arguments[folder] & 0xFFFFFFFF if folder is not None else AT_FDCWD
+                absolute = resolve_path(pid, base, text, follow=name in _FOLLOWING)
                 if name in _NEEDS and os.path.lexists(f"/proc/{pid}/root{absolute}") is not _NEEDS[name]:
                     continue  # the call fails anyway, sandbox or not
                 attempts.add_path(absolute)
@@ -288,32 +256,44 @@ class Recorder:
         return errno.EROFS if refused else 0
 
 
+def _is_waiting(listener: int, identity: int) -> bool:
+    """Tell whether the caller still waits: otherwise its number may be another process's by now."""
+    try:
+        fcntl.ioctl(listener, _IS_WAITING, struct.pack("=Q", identity))
+    except OSError:
+        return False
+    return True
+
+
+def _change(
+    attempts: Attempts, pid: int, name: str, arguments: list[int], is_waiting: Callable[[], bool]
+) -> int:
+    """Make a change of metadata for a command; return the error number, 0 when it is made."""
+
+    def may_change(place: str) -> bool:
+        attempts.add_path(place)
+        return is_waiting() and attempts.is_open(place) and not attempts.refuses(place)
+
+    try:
+        change_metadata(pid, name, arguments, may_change)
+    except OSError as error:
+        return error.errno or errno.EPERM
+    return 0
+
+
 def _record_connection(attempts: Attempts, pid: int, arguments: list[int]) -> int:
     """Record a connection. A read-only file system does not prevent connecting to a socket in it."""
-    address = _address(_memory(pid, arguments[1], min(arguments[2], 128)))
+    data = read_memory(pid, arguments[1], min(arguments[2], 128))
+    address = _address(data)
     if not address:
         return 0
     attempts.add_address(address)
-    is_path = int.from_bytes(_memory(pid, arguments[1], 2), "little") == socket.AF_UNIX and address[0] != "@"
+    is_path = int.from_bytes(data[:2], "little") == socket.AF_UNIX and address[0] != "@"
     return (
-        errno.EACCES if is_path and not attempts.is_open(_real(pid, _AT_FDCWD, address, follow=True)) else 0
+        errno.EACCES
+        if is_path and not attempts.is_open(resolve_path(pid, AT_FDCWD, address, follow=True))
+        else 0
     )
-
-
-def _metadata_target(
-    pid: int, arguments: list[int], folder: int | None, path: int | None, flags: int | None
-) -> str:
-    """Return the file whose mode, owner, times or attributes a call changes."""
-    text = _text(pid, arguments[path]) if path is not None else ""
-    base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
-    if not text:
-        return os.readlink(f"/proc/{pid}/cwd" if base == _AT_FDCWD else f"/proc/{pid}/fd/{base}")
-    follow = flags is None or (flags != _ALWAYS and not arguments[flags] & _NOFOLLOW)
-    return _real(pid, base, text, follow=follow)
-
-
-def _text(pid: int, pointer: int) -> str:
-    return os.fsdecode(_memory(pid, pointer, _PATH_MAX).split(b"\0", 1)[0])
 
 
 class _FilterProgram(ctypes.Structure):
@@ -347,74 +327,10 @@ def _install(program: bytes) -> int:
     return int(listener)
 
 
-def _memory(pid: int, address: int, size: int) -> bytes:
-    """Read memory of a process up to the first page that is not there."""
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        data = b""
-        while len(data) < size:
-            start = address + len(data)
-            step = min(size - len(data), 4096 - start % 4096)
-            try:
-                piece = os.pread(memory.fileno(), step, start)
-            except (OSError, OverflowError):  # an address outside any mapping
-                break
-            data += piece
-            if not piece or b"\0" in piece:
-                break
-        return data
-
-
-def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
-    """Resolve the path as the process means it: relative to its working folder or a descriptor, following
-    links as the process sees them; `follow` also follows the last name.
-
-    A link may change until the kernel follows it, as every argument may.
-    """
-    where = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
-    real = "" if path.startswith("/") else os.readlink(f"/proc/{pid}/{where}").rstrip("/")
-    view = f"/proc/{pid}/root"
-    names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
-    links = 0
-    while names:
-        name = names.pop()
-        if name == "..":
-            real = real.rpartition("/")[0]
-            continue
-        if real == "/proc" and name in ("self", "thread-self"):  # buddy's resolve to buddy itself
-            names += reversed(_own_names(pid, name))
-            continue
-        target = ""
-        if names or follow:
-            with contextlib.suppress(OSError):  # not a link, or missing
-                target = os.readlink(f"{view}{real}/{name}")
-        links += bool(target)
-        if not target or links > _MAX_LINKS or target.startswith(_NO_FILE):
-            real = f"{real}/{name}"
-            continue
-        if target.startswith("/"):
-            real = ""
-        names += [one for one in reversed(target.split("/")) if one not in ("", ".")]
-    return real or "/"
-
-
-def _own_names(pid: int, name: str) -> tuple[str, ...]:
-    """Return the paths behind `/proc/self` or `/proc/thread-self` for a thread, with the numbers of its own
-    namespace."""
-    numbers = _numbers(pid)
-    process, thread = numbers["NStgid"][-1], numbers["NSpid"][-1]
-    return (process,) if name == "self" else (process, "task", thread)
-
-
 def _is_first(pid: int) -> bool:
     """Tell whether a process is the first one of a namespace inside buddy's."""
-    numbers = _numbers(pid)["NStgid"]
+    numbers = namespace_numbers(pid)["NStgid"]
     return len(numbers) > 1 and numbers[-1] == "1"
-
-
-def _numbers(pid: int) -> dict[str, list[str]]:
-    """Return a thread's numbers in the namespaces from buddy's to its own."""
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        return {line.split(":")[0]: line.split()[1:] for line in file if line.startswith("NS")}
 
 
 def _address(data: bytes) -> str:

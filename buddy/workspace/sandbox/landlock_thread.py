@@ -8,10 +8,12 @@ the thread is gone.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import stat
 import struct
+from collections.abc import Generator
 
 import msgspec
 
@@ -66,11 +68,23 @@ def abi_version() -> int:
     return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, 1))
 
 
-def drop_capabilities() -> None:
-    """Take root's capabilities from the calling thread, for good: its calls are judged like those of an
-    ordinary user who is called root. Raises `OSError`."""
+@contextlib.contextmanager
+def without_capabilities() -> Generator[None]:
+    """Act like an ordinary user in the calling thread meanwhile, even if that user is root. Raises
+    `OSError`."""
+    if os.geteuid() != 0:
+        yield
+        return
     libc = ctypes.CDLL(None, use_errno=True)
-    _must(libc.capset(_CAPABILITY_HEADER, bytes(_CAPABILITIES.size)), "capset")
+    buffer = ctypes.create_string_buffer(_CAPABILITIES.size)
+    _must(libc.capget(_CAPABILITY_HEADER, buffer), "capget")
+    words = _CAPABILITIES.unpack(buffer.raw)
+    without = _CAPABILITIES.pack(0, *words[1:3], 0, *words[4:])
+    _must(libc.capset(_CAPABILITY_HEADER, without), "capset")
+    try:
+        yield
+    finally:
+        _must(libc.capset(_CAPABILITY_HEADER, buffer.raw), "capset")
 
 
 def _restrict_files(libc: ctypes.CDLL, restriction: Restriction, terminal: str) -> None:

@@ -136,9 +136,12 @@ _FILE_SETTINGS = (
 METADATA = (
     "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
     "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr",
-    "fremovexattr", "setxattrat", "removexattrat",
+    "fremovexattr",
 )  # fmt: skip
 """Changes of modes, owners, times and attributes, which Landlock does not control."""
+
+_METADATA_OF_LATE = ("setxattrat", "removexattrat")
+"""Further ways to change attributes (Linux 6.13): without them programs use those above."""
 
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
@@ -176,7 +179,7 @@ def refusals(machine: Architecture, *, isolated: bool, reported: bool = False) -
         for name, kinds in _ON_MANY.items():
             program.refuse_values(name, 0, kinds, errno.EPERM)
             program.refuse_unless(name, 1, 0, errno.EPERM)
-        for name in _SHARED:
+        for name in (*_SHARED, *_METADATA_OF_LATE):
             program.refuse(name, errno.ENOSYS)
         program.refuse_values("ioctl", 1, _FILE_SETTINGS, errno.EPERM)
     return program.assemble(_ALLOW)

@@ -22,7 +22,6 @@ _GAPS: dict[Level, tuple[str, ...]] = {
         "names of other processes are visible",
         "there is no network at all: no server on localhost works, and no host can be allowed",
         "there is no shared memory: Python's multiprocessing and databases like PostgreSQL do not work",
-        "a program made for it can change modes, owners and times of your files outside, not what they hold",
         "no command can make a terminal: tmux, script and pexpect do not work",
     ),
     1: ("names of other processes are visible", "no host can be allowed"),
