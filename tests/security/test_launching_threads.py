@@ -75,7 +75,7 @@ async def test_a_gate_is_gone_after_a_command_that_cannot_be_started() -> None:
         with pytest.raises(Exception, match="expected a folder to work in"):
             await machine.run("true", machine.confinement())
         os.rename(machine.top / "elsewhere", machine.work)
-        assert sorted(os.listdir(os.path.dirname(temporary))) == ["filter", "tmp"]
+        assert sorted(os.listdir(os.path.dirname(temporary))) == ["empty", "filter", "tmp"]
         assert (await machine.run("echo fine", machine.confinement())).text == "fine\n"
 
 

@@ -46,7 +46,7 @@ by_path = {
     "utimes": lambda: libc.utimes(path, times),
     "setxattr": lambda: libc.setxattr(path, b"user.planted", b"x", 1, 0),
     "lsetxattr": lambda: libc.lsetxattr(path, b"user.planted", b"x", 1, 0),
-    "removexattr": lambda: libc.removexattr(path, b"user.kept") + libc.setxattr(path, b"user.kept", b"", 0, 0),
+    "removexattr": lambda: libc.removexattr(path, b"user.kept") + libc.setxattr(path, b"user.kept", b"", 0, 0)
 }
 by_descriptor = {
     "chmod": lambda: libc.fchmod(used, 0o777),

@@ -15,7 +15,7 @@ import pytest
 from buddy.workspace.processes.launch import Launch, shell_argv
 from buddy.workspace.processes.pool import CommandRequest, ConfinedLaunch
 from buddy.workspace.processes.process_tree import Tag
-from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.profile import Confinement, Kind
 from buddy.workspace.sandbox.sandbox import Sandbox
 from tests.capabilities import requires
 from tests.support.sandbox_machine import SandboxMachine, sandbox_machine
@@ -27,9 +27,11 @@ class Interrupted:
     def __init__(self, sandbox: Sandbox, meanwhile: Callable[[], None]) -> None:
         self._sandbox = sandbox
         self._meanwhile = meanwhile
+        self.places: tuple[str, ...] = ()
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         confined = self._sandbox.confine(launch, confinement, tag)
+        self.places = confined.launch.argv
         self._meanwhile()
         return confined
 
@@ -37,10 +39,15 @@ class Interrupted:
         await self._sandbox.check()
 
 
-async def ran(machine: SandboxMachine, command: str, meanwhile: Callable[[], None]) -> tuple[str, int | None]:
+async def ran(
+    machine: SandboxMachine, command: str, path: Path, meanwhile: Callable[[], None], kind: Kind = "workspace"
+) -> tuple[str, int | None]:
+    """Run a command while a place goes that is on the list."""
     await machine.sandbox.survey(machine.boundary)
-    machine.children.sandbox = Interrupted(machine.sandbox, meanwhile)
-    finished = await machine.finished(command, machine.confinement())
+    interrupted = Interrupted(machine.sandbox, meanwhile)
+    machine.children.sandbox = interrupted
+    finished = await machine.finished(command, machine.confinement(kind))
+    assert str(path) in interrupted.places  # otherwise this tests nothing
     return finished.text, finished.exit.code
 
 
@@ -57,9 +64,9 @@ async def test_a_socket_that_goes_before_it_is_hidden_stops_no_command(command: 
     async with sandbox_machine() as machine:
         path, other = machine.outside / "service", machine.outside / "stays"
         with listening(path), listening(other):
-            text, code = await ran(machine, f"{CONNECT.format(other)}; {command}", path.unlink)
+            text, code = await ran(machine, f"{CONNECT.format(other)}; {command}", path, path.unlink)
 
-    assert "Can't create file at" in text  # otherwise this tests nothing
+    assert "bwrap" not in text
     assert text.splitlines().count("fine") == 1
     assert "connected" not in text
     assert code == (1 if "exit 1" in command else 0)
@@ -126,12 +133,55 @@ async def test_a_socket_that_a_list_of_another_user_opens_to_root_is_not_reached
 @requires("bwrap")
 async def test_a_protected_folder_that_goes_stops_no_command() -> None:
     async with sandbox_machine() as machine:
-        text, code = await ran(
-            machine, "echo fine; touch .vscode/x", lambda: shutil.rmtree(machine.work / "sub/.claude")
-        )
-        assert "fine" in text
+        gone = machine.work / "sub/.claude"
+        text, code = await ran(machine, "echo fine; touch .vscode/x", gone, lambda: shutil.rmtree(gone))
+        assert text.startswith("fine\n")
         assert os.listdir(machine.work / ".vscode") == ["settings.json"]
         assert code == 1
+
+
+GOING = {
+    "a file of the home folder": (".netrc", ()),
+    "a file and a folder": (".netrc", (".ssh",)),
+    "a folder": (".ssh", ()),
+    "a file with its folder": (".config/buddy/buddy.toml", (".config",)),
+    "everything hidden": (".netrc", (".ssh", ".aws", ".config")),
+}
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("kind", ["workspace", "read-only"])
+@pytest.mark.parametrize("case", GOING)
+async def test_a_hidden_place_that_goes_is_not_complained_about(case: str, kind: Kind) -> None:
+    name, others = GOING[case]
+
+    async with sandbox_machine() as machine:
+
+        def go() -> None:
+            for path in (machine.home / one for one in (name, *others)):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+        text, code = await ran(machine, "echo fine; echo err >&2; exit 1", machine.home / name, go, kind)
+
+    assert (text, code) == ("fine\nerr\n", 1)
+
+
+@requires("bwrap")
+async def test_a_failure_that_does_not_pass_is_told() -> None:
+    async with sandbox_machine() as machine:
+        temporary = (await machine.run("cat /proc/self/mountinfo", machine.confinement())).text
+        scratch = next(line.split()[3] for line in temporary.splitlines() if line.split()[4] == "/tmp")
+        await machine.sandbox.survey(machine.boundary)
+        machine.children.sandbox = Interrupted(machine.sandbox, lambda: shutil.rmtree(scratch))
+        finished = await machine.finished("echo fine", machine.confinement())
+        os.mkdir(scratch)
+    assert finished.exit.code == 1
+    assert finished.text.startswith("bwrap: ")
+    assert scratch in finished.text
+    assert len(finished.text.splitlines()) == 1
 
 
 @requires("bwrap")

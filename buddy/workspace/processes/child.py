@@ -36,7 +36,8 @@ POLL_S = 0.02
 NAMESPACE_ENDS_S = 0.1
 """How long the first process of a PID namespace may take to end after the command's shell did. What still
 runs then was left running."""
-NAMESPACE_POLL_S = 0.002
+NAMESPACE_POLL_S = 0.0005
+"""The first pause of that waiting; each further one is half as long again."""
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -112,6 +113,7 @@ class Child:
         self._last_read = 0.0
         self._stopped_for = ""
         self._is_settling = False
+        self._namespace_poll_s = NAMESPACE_POLL_S
         self._ending: asyncio.Task[Ending] | None = None
         self._settled: asyncio.Future[Exit] = self._loop.create_future()
         self.is_closed = False
@@ -257,7 +259,8 @@ class Child:
         left = self._ending is None and (self.tree.left_running() or self._descriptor >= 0)
         if left and self._confined is not None and time.monotonic() < self._ended_at + NAMESPACE_ENDS_S:
             self._is_settling = True
-            self._loop.call_later(NAMESPACE_POLL_S, partial(self._settle, again=True))
+            self._loop.call_later(self._namespace_poll_s, partial(self._settle, again=True))
+            self._namespace_poll_s *= 1.5
             return
         if self._confined is not None and (self._restoring is None or not self._restoring.done()):
             self._is_settling = True

@@ -29,11 +29,11 @@ _START = """
 filter=$1 status=$2
 shift 2
 for try in 1 2 3; do
-  "$@" 9<"$filter" 8>"$status"
+  "$@" 9<"$filter" 8>"$status" 7>&2 2>&8
   code=$?
   [ $code = 1 ] || exit $code
   while read -r line || [ -n "$line" ]; do
-    case $line in *exit-code*) exit $code ;; esac
+    case $line in {*exit-code*) exit $code ;; esac
   done <"$status"
   mounts=yes left=$#
   while [ $left -gt 0 ]; do
@@ -53,19 +53,26 @@ for try in 1 2 3; do
     left=$((left - gone))
   done
 done
+while read -r line || [ -n "$line" ]; do
+  case $line in {*) ;; *) printf '%s\n' "$line" >&2 ;; esac
+done <"$status"
 exit $code
 """
 """Starts bubblewrap, which fails when a place it should cover has vanished, such as the socket of a service
 that ended. It reports an exit code only if the command ran; if not, this script leaves out missing places and
-starts it again. The script runs outside the sandbox with the `PATH` of the command, which may lead into the
-workspace: it uses builtins of the shell and absolute paths only."""
+starts it again. Complaints of bubblewrap go into the same file, and are repeated only when it gives up: the
+command gets its stderr back by `_UNMUTE`. The script runs outside the sandbox with the `PATH` of the command,
+which may lead into the workspace: it uses builtins of the shell and absolute paths only."""
+
+
+_UNMUTE = ("/bin/sh", "-c", 'exec "$@" 2>&7 7>&-', "sandbox")
 
 
 def tolerant_argv(argv: Sequence[str], filter_file: str, status_file: str) -> tuple[str, ...]:
     """Return words that start the command line of `bubblewrap_argv` with `FILTER_FD`, even if places vanish
     meanwhile. Bubblewrap's report goes to `status_file`."""
     words = (argv[0], "--json-status-fd", str(_STATUS_FD), *argv[1:])
-    return ("/bin/sh", "-c", _START, "sandbox", filter_file, status_file, *words)
+    return ("/bin/sh", "-c", _START, "sandbox", filter_file, status_file, *words, *_UNMUTE)
 
 
 def bubblewrap_argv(
@@ -169,13 +176,21 @@ def _hide(profile: SandboxProfile) -> Iterator[str]:
         }
         hidden = [path for path in hidden if os.path.dirname(path) not in closed]
     folders = [path for path in hidden if os.path.isdir(path)]
+    opened = (*profile.writable, *profile.reopened)
+    # Only a file system of its own has room for further mounts, and it costs four times as much.
+    roomy = [
+        path for path in folders if not profile.empty or any(lies_in_any(place, (path,)) for place in opened)
+    ]
     for path in hidden:
-        yield from ("--tmpfs", path) if path in folders else ("--ro-bind", "/dev/null", path)
+        if path in roomy:
+            yield from ("--tmpfs", path)
+        else:
+            yield from ("--ro-bind", profile.empty if path in folders else "/dev/null", path)
     for path in sorted(profile.writable):
         if path not in hidden and lies_in_any(path, folders):
             yield from ("--bind", path, path)
     for path in sorted(profile.reopened):
         if path not in profile.writable:
             yield from ("--ro-bind", path, path)
-    for path in folders:
+    for path in roomy:
         yield from ("--remount-ro", path)

@@ -219,6 +219,7 @@ def profile_for(
     scratch: str,
     network: bool,
     closed: Sequence[str] = (),
+    empty: str = "",
 ) -> SandboxProfile:
     """Make the profile of one command. `writable` are further places the user opened for writing, `closed`
     the protected paths in them, `hidden` further places to hide, such as sockets."""
@@ -253,6 +254,7 @@ def profile_for(
         network=network and changing,
         files=tuple(path for path in open_places if os.path.isfile(path)),
         reopened=output_folders(path for path in covered if is_records(path)),
+        empty=empty,
     )
 
 

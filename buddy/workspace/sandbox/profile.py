@@ -30,7 +30,8 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     `/tmp` is private. `writable` files and folders can be changed, except for the `protected` paths in them.
     `hidden` ones look empty, except for the `reopened` folders in them. `scratch` is the host folder behind
     `/tmp` and `/var/tmp`. `files` are the single files among `writable`. `network` means the namespace with
-    the proxy, else there is no network at all.
+    the proxy, else there is no network at all. `empty` is an empty host folder to show instead of hidden
+    ones, "" for none.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     network: bool
     files: tuple[str, ...] = ()
     reopened: tuple[str, ...] = ()
+    empty: str = ""
 
 
 def is_writable(profile: SandboxProfile, path: str) -> bool:

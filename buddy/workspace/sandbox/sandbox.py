@@ -218,6 +218,7 @@ class Sandbox:
         self._temporary = TemporaryFolder("sandbox")
         self._folder = self._temporary.path
         os.mkdir(os.path.join(self._folder, "tmp"), 0o700)
+        os.mkdir(os.path.join(self._folder, "empty"), 0o500)
         probed = await asyncio.to_thread(self._look)
         if probed.bubblewrap and probed.nsenter:
             with contextlib.suppress(OSError):  # no shared namespace: each command gets an empty one
@@ -346,6 +347,7 @@ class Sandbox:
             scratch=os.path.join(self._folder, "tmp"),
             network=self._proxy is not None,
             closed=confinement.closed,
+            empty=os.path.join(self._folder, "empty"),
         )
 
     def _admit(self, name: str, confinement: Confinement) -> Pass | None:
