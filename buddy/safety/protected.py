@@ -83,7 +83,8 @@ PROTECTED_IN: dict[str, tuple[str, ...]] = {
     "config": ("/.sl", "/.pijul"),
     "config.toml": ("/.jj/repo", "/mise"),
     "config.local.toml": ("/mise",),
-    "conf.d": ("/mise",),
+    "conf.d": ("/mise", "/fish"),
+    "config.fish": ("/fish",),
     "workspace-config.toml": ("/.jj",),
     "defaults": ("/_darcs/prefs",),
     "releases": ("/.yarn",),
@@ -100,7 +101,7 @@ PIPELINES = _each(
     """.gitlab-ci.yml .circleci .buildkite .travis.yml azure-pipelines.yml azure-pipelines.yaml
     .azure-pipelines jenkinsfile .drone.yml .woodpecker.yml .woodpecker.yaml .woodpecker
     bitbucket-pipelines.yml appveyor.yml .appveyor.yml .cirrus.yml .semaphore .teamcity .tekton
-    cloudbuild.yaml cloudbuild.yml .gitpod.yml .builds .build.yml""",
+    cloudbuild.yaml cloudbuild.yml .gitpod.yml .builds .build.yml buildspec.yml buildspec.yaml""",
     PIPELINE,
 )
 """A component with this name: the person's normal work, which starts nothing on this machine."""
@@ -327,7 +328,12 @@ _RECORDS = pattern(r"/\.buddyx(?:/(?:trash|exports)(?:/.*)?|/sessions(?:/(?![^/]
 path."""
 _RUN_BY_PYTHON = pattern(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
 _SHORT_NAME = pattern(r"([a-z0-9_-]{1,6})~[0-9]{1,3}(?:\.[a-z0-9]{1,3})?")
-_IGNORED_BY_SOME_FILE_SYSTEMS = pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
+_IGNORED_BY_SOME_FILE_SYSTEMS = pattern(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters without a shape: HFS+ ignores some of them in names, ext4 and f2fs with case folding all."""
 
 
 class ProtectedPlaces(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ would run unseen.
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import posixpath
@@ -43,7 +44,8 @@ _CHECKERS_LOAD = words(
     "--plugin --plugins --load-plugins --require --import --import-path --parser --rulesdir "
     "--resolve-plugins-relative-to --formatter --format --bootstrap --setupFiles --globalSetup --globalsetup "
     "--environment --reporter --loader --runner --transform -p -r -O -specs -wrapper -B -vettool -toolexec "
-    "-exec -overlay -modfile -processorpath -load -T"
+    "-exec -overlay -modfile -processorpath -load -T "
+    "--setupFilesAfterEnv --opts -f"
 )
 _CONFIGURED_BY_C = words("pytest py.test eslint jest vitest phpunit rubocop mocha isort")
 """Checkers whose `-c` is given a configuration; `gcc -c` is given the source."""
@@ -55,8 +57,12 @@ _WRAPPERS = words(
 )
 """Programs behind whose own words another program's begin."""
 
+_WITH_SUBCOMMANDS = words("deno bun")
+
 _RUN_THEIR_FILES = words(
-    "ansible-playbook ansible-pull crontab logrotate k6 newman gnuplot m4 octave nextflow snakemake foreman"
+    "ansible-playbook ansible-pull crontab logrotate k6 newman gnuplot m4 octave nextflow snakemake foreman "
+    "java mono dotnet wasmtime uvicorn gunicorn hypercorn streamlit papermill mongosh stack R nix-shell "
+    "nix-build openvpn stunnel wg-quick tmux socat terraform gem"
 )
 """Programs whose arguments are files that say what to run."""
 
@@ -76,15 +82,18 @@ _ASSIGNMENT = pattern(r"([A-Za-z_]\w*)=(.*)", flags=16)
 
 _SEPARATORS = pattern(r"[\s'\"`;|&()<>{}\[\],=@!\\]+|(?<!:):(?!:)")
 _IS_CODE = pattern(r"[\s'\"`;()]")
-_LETTER = pattern(r"-[A-Za-z]")
+_LETTER = pattern(r"-[A-Za-z0-9]")
 _HAS_VALUE = pattern(r"-.*=.*|-[A-Za-z][0-9]+")
 _MODULE = pattern(r"[\w:./-]*\w")
 _MODULE_ENDINGS = (
-    *(".py", ".pm", ".pl", ".rb", ".lua", ".js", ".cjs", ".mjs", ".ts", ".jl", ".so"),
+    *(".py", ".pm", ".pl", ".rb", ".lua", ".js", ".cjs", ".mjs", ".ts", ".jl", ".so", ".class", ".jq", ".el"),
     *("/__init__.py", "/__main__.py", "/index.js", "/init.lua", "/package.json"),
 )
 MAX_PIECES = 300
 MAX_FOLDERS = 4
+MAX_LETTERS = 4
+"""Letters of options written together before a value: `perl -wMx`."""
+MAX_HOOKS = 50
 
 
 def named_files(
@@ -101,6 +110,9 @@ def named_files(
         if len(folders) <= MAX_FOLDERS and path not in folders and os.path.isdir(path):
             folders.append(path)
     found: dict[str, None] = {}
+    if argv and posixpath.basename(argv[0]) == "git":  # -c core.hooksPath=folder
+        hooks = (path for place in folders[1:] for path in sorted(glob.iglob(f"{glob.escape(place)}/*")))
+        pieces = (*pieces, *itertools.islice(hooks, MAX_HOOKS))
     for start, piece in itertools.product(folders, pieces):
         for form in _forms(piece):
             path = os.path.join(start, form)
@@ -155,7 +167,12 @@ def _words_of(argv: tuple[str, ...]) -> Iterator[str]:
             yield from _words_of(argv[position:])
             return
         is_option = word.startswith("-") and word != "-"
-        if INTERPRETERS().fullmatch(name) and not is_option and not before.startswith("-"):
+        if (
+            INTERPRETERS().fullmatch(name)
+            and name not in _WITH_SUBCOMMANDS
+            and not is_option
+            and not before.startswith("-")
+        ):
             return  # the script's own words
         if UNRESOLVED not in word and _may_load(name, before, word):
             yield word
@@ -163,6 +180,8 @@ def _words_of(argv: tuple[str, ...]) -> Iterator[str]:
 
 
 def _is_known(name: str) -> bool:
+    if name == "install":  # of a package manager
+        return False
     return name in FILE_TOOLS or name in CHECKERS or INTERPRETERS().fullmatch(name) is not None
 
 
@@ -176,11 +195,15 @@ def _may_load(name: str, before: str, word: str) -> bool:
     if word.startswith("@"):
         return True
     if name in CHECKERS:
-        return before in _CHECKERS_LOAD or (before == "-c" and name in _CONFIGURED_BY_C)
+        return (
+            before in _CHECKERS_LOAD
+            or (before == "-c" and name in _CONFIGURED_BY_C)
+            or (before == "-o" and bool(joined))  # pytest -o addopts=…
+        )
     if name in _RUN_THEIR_FILES:
         return True
     if before.startswith("-") and not _HAS_VALUE().fullmatch(before):
-        return _DATA().fullmatch(before) is None
+        return _DATA().fullmatch(before) is None or bool(joined) or _IS_CODE().search(word) is not None
     return _IS_CODE().search(word) is not None
 
 
@@ -190,9 +213,10 @@ def _pieces(texts: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for text in texts:
         for piece in (text, *_split(text)):
-            tail = piece[2:] if _LETTER().match(piece) else piece.lstrip("-")
-            for name in (piece, tail):
-                if name and name not in seen and not name.startswith("-") and len(name) < 4_096:
+            letters = MAX_LETTERS if _LETTER().match(piece) else 0
+            tails = (piece[at:].lstrip("-") for at in range(2, 2 + letters))
+            for name in (piece.lstrip("-"), *tails):
+                if name and name not in seen and len(name) < 4_096:
                     seen.add(name)
                     yield name
 

@@ -45,13 +45,15 @@ _LOADING: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("scp", "sftp"), ("-F", "-S")),
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "zip": ("-TT", "--unzip-command"),
-    "git": ("-x", "--extcmd", "-u", "--upload-pack", "--receive-pack", "--exec"),
+    "git": ("-x", "--extcmd", "-u", "--upload-pack", "--receive-pack", "--exec", "apply", "am"),
+    "patch": ("-i", "--input"),
 }
 """Options and words of programs before the file they run or load; interpreters not listed take node's."""
 
 _MODULES = pattern(r"node|nodejs|deno|bun|ts-node|tsx")
 _MODULE_ENDINGS = (".js", ".cjs", ".mjs", ".json", ".node", ".ts")
 
+_LETTERS = pattern(r"-[A-Za-z]{2,5}")
 _MODULE_OPTION = pattern(r"-[A-Za-z]*?m(.*)")
 
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
@@ -239,11 +241,11 @@ def _loaded_files(argv: tuple[str, ...]) -> Iterator[str]:
     for word in argv[1:]:  # joined: `--require=./x.js`, `-r./x.js`
         option, _, value = word.partition("=")
         if option in options:
-            yield value
+            yield from _words(value)
         if word[:2] in options and not word.startswith("--"):
-            yield word[2:]
+            yield from _words(word[2:])
     for option, word in itertools.pairwise((*argv, "")):
-        if option in options:
+        if option in options or (_LETTERS().fullmatch(option) and f"-{option[-1]}" in options):
             yield from _words(word)
         module = _MODULE_OPTION().fullmatch(option) if name.startswith(("python", "pypy")) else None
         if module:

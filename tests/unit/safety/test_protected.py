@@ -37,6 +37,10 @@ BOUNDARY = Boundary("/home/ann/repo", "/home/ann/repo", HOME)
         ".git./config",
         ".git /config",
         ".g\u200cit/config",
+        *(
+            f".g{sign}it/config"
+            for sign in "\u00ad\u034f\u061c\u180b\u180e\u2065\ufe0f\uffa0\U000e0001\U000e0100"
+        ),
         "\uff0egit/config",
         ".gıt/../.git/config",
         ".husky/pre-push",
@@ -439,3 +443,25 @@ def test_RU_L3_ordinary_names_with_those_signs_are_not(path: str) -> None:
 @pytest.mark.parametrize("path", ["SSH~1/id", ".ssh::$INDEX_ALLOCATION/x", ".netrc::$DATA", "NETRC~1"])
 def test_RU_L3_secrets_by_their_ntfs_names_are_secret(path: str) -> None:
     assert secret_reason(f"/project/{path}", ProtectedPlaces("/home/u"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".bash\u00adrc",
+        ".env\ufe0frc",
+        ".e\U000e0041nvrc",
+        "dotfiles/.config/fish/config.fish",
+        ".config/fish/conf.d/x.fish",
+        ".Config/Fish/Config.Fish",
+    ],
+)
+def test_ATTACK_9_shell_start_files_ask_with_signs_that_file_systems_ignore(path: str) -> None:
+    assert locate(BOUNDARY, path).protected
+
+
+@pytest.mark.parametrize(
+    "path", [".e\u00adnv", ".env\ufe0f", "id_\u034frsa", "server\u180b.pem", ".net\U000e0001rc"]
+)
+def test_ATTACK_9_secret_files_ask_with_signs_that_file_systems_ignore(path: str) -> None:
+    assert locate(BOUNDARY, path).secret
