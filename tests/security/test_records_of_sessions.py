@@ -1,5 +1,5 @@
-"""What a session wrote down is not read by the next one unasked: journals, snapshots, undo logs, checkpoints,
-exports and the trash hold what a person once allowed, under names that do not say so."""
+"""Records of earlier sessions are not read unasked: journals, snapshots, undo logs, checkpoints, exports and
+the trash hold what a person once allowed, under names that do not say so."""
 
 from __future__ import annotations
 
