@@ -257,7 +257,7 @@ def _date(text: str) -> datetime | None:
 
 
 KEY_REFUSED = "the key was not accepted"
-NO_KEY_SENT = "no key was sent; run `buddy login`, or name api_key_env in the profile"
+NO_KEY_SENT = "no key was sent; run `buddy login`, or set api_key_env beside the model in buddy.toml"
 
 ADVICE: Mapping[ErrorKind, str] = {
     "rate_limit": "too many requests",

@@ -16,7 +16,7 @@ from buddy.config.settings import ConfigError
 from buddy.extend.agent_profiles import profile_of
 from buddy.extend.definitions import ExtensionFile
 from buddy.extend.mentions import ExpandedPrompt
-from buddy.repl.commands.registry import CommandError, Commands
+from buddy.repl.commands.registry import CommandError, Commands, quote_start
 from buddy.repl.context import Context
 from buddy.repl.intents import (
     ApprovalAnswer,
@@ -229,6 +229,10 @@ class Dispatcher:
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
         command = self._commands.find(name.lower())
+        if argument and not command.usage:
+            raise CommandError(
+                f"/{name} takes nothing after it, found {quote_start(argument)}; ↑ brings the line back"
+            )
         async with self._sending:  # prompts typed earlier go first
             if command.sends:
                 await command.run(context, argument.strip())

@@ -37,8 +37,16 @@ NEAR = 0.7
 """Required similarity of a suggestion: with less, /deleg would suggest /model."""
 
 
+QUOTED_CHARS = 40
+
+
 class CommandError(Exception):
     """A command that can't be carried out; one sentence for the user."""
+
+
+def quote_start(text: str) -> str:
+    """Return the beginning of what was typed in quotes, for the sentence of an error."""
+    return repr(text if len(text) <= QUOTED_CHARS else text[:QUOTED_CHARS] + "…")
 
 
 class SlashCommand(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.app.session import Session
 from buddy.config.settings import LONGEST_S
 from buddy.llm.rate_limiter import GovernedProvider
-from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.commands.registry import CommandError, command, quote_start
 from buddy.repl.context import Context
 from buddy.repl.render import numbers as words
 from buddy.repl.render.markdown import closed_blocks
@@ -33,7 +33,6 @@ from buddy.workspace.processes.process_tree import LeftCommand
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, None: 1}
-SHOWN_CHARS = 40
 INSIDE_ONLY = (
     "only commands inside the sandbox reach a port there, your browser does not; an allow rule with "
     'sandbox = "off" runs its command outside'
@@ -48,15 +47,11 @@ def duration_s(text: str) -> float:
     """Return "90", "10m" or "1.5h" in seconds: above 0, at most a year. Raises `CommandError`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise CommandError(f"expected a time like 90s, 10m or 1h, found {_short(text)}")
+        raise CommandError(f"expected a time like 90s, 10m or 1h, found {quote_start(text)}")
     seconds = float(match[1]) * _UNITS[match[2].lower() if match[2] else None]
     if not 0 < seconds <= LONGEST_S:
-        raise CommandError(f"expected a time above 0 and up to a year, found {_short(text)}")
+        raise CommandError(f"expected a time above 0 and up to a year, found {quote_start(text)}")
     return seconds
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")
 
 
 def task_id_of(context: Context, text: str) -> int:
@@ -66,20 +61,18 @@ def task_id_of(context: Context, text: str) -> int:
         return context.focus
     task_id = whole_number(word)
     if task_id is None:
-        raise CommandError(f"expected the number of a task, found {_short(word)}; /ps lists them")
+        raise CommandError(f"expected the number of a task, found {quote_start(word)}; /ps lists them")
     return context.board.task(task_id).task_id
 
 
 @command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
 async def ps(context: Context, argument: str) -> None:
     """List the tasks and running jobs; -a includes closed tasks"""
+    if argument not in ("", "-a", "a", "all"):
+        raise CommandError(f"expected nothing or -a, found {quote_start(argument)}")
     board = context.board
     now = board.parts.clock.now()
-    rows = [
-        _row(context, task, now)
-        for task in board.tasks.values()
-        if not task.closed or argument in ("-a", "a", "all")
-    ]
+    rows = [_row(context, task, now) for task in board.tasks.values() if argument or not task.closed]
     context.screen.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
     running = [job for job in context.session.jobs.all() if job.state != "ended"]
     if running:

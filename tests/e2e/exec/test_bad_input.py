@@ -134,7 +134,7 @@ async def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path, lan
             "the key was not accepted; check the output of api_key_command",
         ),
         ({"api_key_file": "~/key"}, "the key was not accepted; check the key file {home}/key"),
-        ({"api_key_env": ""}, "no key was sent; run `buddy login`, or name api_key_env"),
+        ({"api_key_env": ""}, "no key was sent; run `buddy login`, or set api_key_env"),
     ],
 )
 @pytest.mark.parametrize("status", [401, 403])

@@ -74,6 +74,16 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
         assert str(raised.value) == said
 
 
+async def test_what_stands_after_a_command_that_takes_nothing_is_not_dropped(tmp_path: Path) -> None:
+    async with open_repl(tmp_path, []) as repl:
+        await repl.said(
+            "/plan rename the parser", "/plan takes nothing after it, found 'rename the parser'; ↑"
+        )
+        assert repl.context.session.policy.mode == "ask"
+        await repl.said("/reset now", "/reset takes nothing after it")
+        await repl.said("/ps x", "expected nothing or -a, found 'x'")
+
+
 async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
     async with open_repl(tmp_path, []) as repl:
         shown = await repl.said("/help", "Type what you want and press Enter", "/quit")
