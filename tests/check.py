@@ -20,7 +20,7 @@ CHECKS = {
         *(sys.executable, "-m", "pytest", "-q", "-n", "0", "--tb", "line"),
         *("tests/test_architecture.py", "tests/test_help_pages.py", "tests/test_readme.py"),
     ],
-    "tests": [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal"],
+    "tests": [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile"],
 }
 
 

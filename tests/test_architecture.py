@@ -364,6 +364,7 @@ BORDERS = {
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
     "llm/keys.py Keyring.remove": "an extension: as above",
     "llm/keys.py Keyring.save": "an extension: as above",
+    "workspace/sandbox/own_thread.py _Call.run": "a thread: raised again in the one that waits for it",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
     "cli/interactive.py _work_with_sessions": "the front end's top level",
     "cli/permissions.py judge_line": "a front end: one answer of many, and asking is safe",

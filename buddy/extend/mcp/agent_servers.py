@@ -54,9 +54,12 @@ def find_agent_servers(files: Sequence[ExtensionFile]) -> FoundAgentServers:
 
 
 def _read(file: ExtensionFile) -> tuple[tuple[ServerDefinition, ...], tuple[str, ...]]:
-    scope: Scope = {"project": "project", "plug-in": "plugin", "user": "user" if file.path else "arguments"}[  # type: ignore[assignment]
-        file.scope
-    ]
+    scopes: Mapping[str, Scope] = {
+        "project": "project",
+        "plug-in": "plugin",
+        "user": "user" if file.path else "arguments",
+    }
+    scope = scopes[file.scope]
     folder = file.inside if scope == "plugin" else ""
     named: Any = {agent_server_name(file.name, name): entry for name, entry in file.own_servers.items()}
     servers, problems = read_servers(

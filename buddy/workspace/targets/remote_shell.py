@@ -43,7 +43,7 @@ class StartedCommand:
         ended."""
         name, end = self._connection.destination.name, self._command.end()
         if end.has_no_folder:
-            raise ToolError(f"there is no folder {visible(self._cwd)} on {name}; nothing was run")
+            raise _no_folder(self._cwd, self._connection)
         exit_ = self.child.exit
         was_stopped = exit_ is not None and bool(exit_.stopped_for)
         if end.is_lost and not (was_stopped and end.is_clean):
@@ -103,8 +103,10 @@ class RemoteShell:
         except asyncio.CancelledError:
             await run_to_end(child.end("cancelled"))
             raise
-        except ToolError:
+        except ToolError as error:
             await child.end("not begun")
+            if remote.end().has_no_folder:
+                raise _no_folder(cwd, self._connection) from error
             raise
         return StartedCommand(self._connection, remote, child, cwd)
 
@@ -113,6 +115,10 @@ class RemoteShell:
         if cwd == "~" or cwd.startswith("~/"):
             cwd = facts.home + cwd[1:]
         return posixpath.join(facts.folder, cwd)
+
+
+def _no_folder(cwd: str, connection: TargetConnection) -> ToolError:
+    return ToolError(f"there is no folder {visible(cwd)} on {connection.destination.name}; nothing was run")
 
 
 async def _stop_watching(watching: asyncio.Future[None], remote: RemoteTerminal) -> None:

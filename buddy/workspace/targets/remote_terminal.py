@@ -171,7 +171,9 @@ class RemoteTerminal:
             if self._is_settled:
                 return
             self._is_settled = True
-            self._tell(b"ended\n" if self._stream.code is not None else b"", is_last=True)
+            words = [str(self._stream.pid)] if self._stream.pid is not None else []
+            words += ["ended"] if self._stream.code is not None else []
+            self._tell("".join(f"{word}\n" for word in words).encode(), is_last=True)
             deadline = time.monotonic() + VERIFY_LIMIT_S
             while not self._is_certain() and time.monotonic() < deadline:
                 if self._watcher is None or self._watcher.poll() is not None:
@@ -234,7 +236,7 @@ class RemoteTerminal:
         stream = self._watcher.stdin if self._watcher is not None else None
         if stream is None or stream.closed:
             return
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # a command that ended at once has it closed
             stream.write(data)
             stream.flush()
         if is_last:
