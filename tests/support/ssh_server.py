@@ -26,12 +26,18 @@ def make_key(path: Path) -> None:
 
 
 class SshServer:
-    """A running server. `config` is the client's configuration file; `folder` is the target's folder."""
+    """A running server. `config` is the client's configuration file, `folder` the target's folder;
+    `environment` is what it gives to those who log in."""
 
     def __init__(self, home: Path, *, extra: str = "", sftp: str = "internal-sftp") -> None:
         self.home = home
         self.folder = home / "work"
         self.folder.mkdir(parents=True)
+        login_home = home / "home"
+        login_home.mkdir()
+        # The person's own start-up files may wait for a lock that a killed connection of a test left.
+        self.environment = {"HOME": str(login_home)}
+        self.greeting_limit_s = DEADLINE_S
         self.config = home / "client_config"
         self.extra, self.sftp = extra, sftp
         make_key(home / "host_key")
@@ -61,11 +67,12 @@ class SshServer:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         settings = self.home / "sshd_config"
+        variables = " ".join(f"{name}={value}" for name, value in self.environment.items())
         settings.write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.home}/host_key\n"
             f"AuthorizedKeysFile {self.home}/authorized\nPasswordAuthentication no\nUsePAM no\n"
             "KbdInteractiveAuthentication no\nPermitRootLogin yes\nStrictModes no\nMaxSessions 50\n"
-            f"PidFile none\nSubsystem sftp {self.sftp}\n{self.extra}"
+            f"SetEnv {variables}\nPidFile none\nSubsystem sftp {self.sftp}\n{self.extra}"
         )
         with suppress(OSError):  # only root needs it
             os.makedirs("/run/sshd", exist_ok=True)
@@ -119,7 +126,12 @@ class SshServer:
     def connection(self, **changes: object) -> TargetConnection:
         """Return a connection to this server, not yet open."""
         environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-        return TargetConnection(self.destination(**changes), lambda: environment, shutil.which)
+        return TargetConnection(
+            self.destination(**changes),
+            lambda: environment,
+            shutil.which,
+            greeting_limit_s=self.greeting_limit_s,
+        )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from buddy.app.session import Session
 from buddy.headless.serve.event_log import EventLog
-from buddy.headless.serve.event_stream import PageEvents, PageLimits
+from buddy.headless.serve.event_stream import MAX_READERS, PageEvents, PageLimits
 from buddy.headless.serve.feed import SessionFeed
 from buddy.headless.serve.guard import ADMIT
 from buddy.headless.serve.requests import SessionRequests
@@ -28,9 +28,10 @@ from buddy.headless.serve.routes import build_app
 
 _log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 400
-MAX_STRANGERS = 64
-"""Connections without the token; the rest is kept for those with it."""
+MAX_STRANGERS = MAX_READERS + 50
+"""Connections that have not shown the token: each has a moment before it can, and all readers may come at once."""
+MAX_CONNECTIONS = MAX_STRANGERS + MAX_READERS + 50
+"""All connections: those beyond `MAX_STRANGERS` are kept for readers and for requests beside them."""
 MAX_HEADER_BYTES = 32_000
 CLOSE_WITHIN_S = 2
 HOST = "127.0.0.1"

@@ -23,7 +23,7 @@ from buddy.workspace.targets.transport import (
 )
 from buddy.workspace.temporary import TemporaryFolder
 
-HELLO_LIMIT_S = 30.0
+GREETING_LIMIT_S = 30.0
 """More than ssh's own limit for a connection: its reason is better than ours."""
 CLOSE_LIMIT_S = 2.0
 ENDING_S = 1.0
@@ -34,12 +34,19 @@ MAX_GREETING_LINES = 1_000
 
 class TargetConnection:
     """The connection to a destination, opened on first use and again after a loss. `environment` is that of
-    the local client; `find` finds its program."""
+    the local client; `find` finds its program; the other side has to answer first within `greeting_limit_s`
+    seconds."""
 
     def __init__(
-        self, destination: Destination, environment: Callable[[], Mapping[str, str]], find: FindProgram
+        self,
+        destination: Destination,
+        environment: Callable[[], Mapping[str, str]],
+        find: FindProgram,
+        *,
+        greeting_limit_s: float = GREETING_LIMIT_S,
     ) -> None:
         self.destination = destination
+        self._greeting_limit_s = greeting_limit_s
         self._environment = environment
         self._find = find
         self._lock = threading.RLock()
@@ -183,14 +190,18 @@ class TargetConnection:
             raise TargetError(f"{name} has no program {lacks}, which work there needs")
         home, real = report.get("home"), report.get("folder")
         if report.get("ready") is None or home is None or real is None:
-            raise TargetError(f"{name} can't be reached: {self._explain() or 'it did not answer'}")
+            silent = (
+                f"it did not answer within {self._greeting_limit_s:g} s; if it can be reached, a start-up file "
+                "of the shell there may wait for something"
+            )
+            raise TargetError(f"{name} can't be reached: {self._explain() or silent}")
         return HostFacts(home, real, report.get("system") or "", report.get("bash") is not None)
 
     def _greet(self, master: subprocess.Popen[bytes], script: bytes, tag: str) -> ScriptReport:
         """Send the greeting and read the answer; a server that says nothing is given up on."""
         if master.stdin is None or master.stdout is None:
             return ScriptReport({})
-        timer = threading.Timer(HELLO_LIMIT_S, master.kill)
+        timer = threading.Timer(self._greeting_limit_s, master.kill)
         timer.start()
         lines: list[str] = []
         try:

@@ -49,11 +49,12 @@ left=0; members && left=1
 sweep || left=2
 echo "buddy:$tag left=$left"
 if [ $left = 2 ]; then echo "buddy:$tag survivors=$found"; else echo "buddy:$tag clean"; fi
-round=0
-while [ $sid = none ] && [ $round -lt 100 ]; do round=$((round + 1)); pause; sweep; done >/dev/null 2>&1
+late=0
+while [ $sid = none ] && [ $late -lt 100 ]; do late=$((late + 1)); pause; sweep; done >/dev/null 2>&1
 exit 0
 """
-"""A terminal whose process nobody knows yet may begin a moment later: it is looked for a while."""
+"""A terminal whose process nobody knows yet may begin a moment later: it is looked for a while. `sweep` counts
+in `round`."""
 
 
 def terminal_lead(tag: str) -> str:

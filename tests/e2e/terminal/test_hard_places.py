@@ -190,7 +190,7 @@ async def test_REL_057_suspended_and_back_everything_is_where_it_was(tmp_path: P
                 await terminal.shows("writing")
             if while_it == "has a paste":
                 terminal.keys("\x1b[200~" + "line\n" * 30 + "\x1b[201~")
-                draft = "[pasted #1, 31 lines]"
+                draft = "[pasted #1, 30 lines]"
             else:
                 await terminal.type(draft)
             await terminal.until(lambda: terminal.input_line().endswith(draft), "the draft")

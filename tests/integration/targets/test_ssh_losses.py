@@ -63,6 +63,20 @@ async def test_more_callers_than_channels_take_turns(server: SshServer) -> None:
         await asyncio.to_thread(connection.close)
 
 
+def test_a_start_up_file_that_waits_over_there_is_suspected(server: SshServer) -> None:
+    server.kill()
+    server.extra = "ForceCommand sleep 10\n"
+    server.start()
+    server.greeting_limit_s = 1.0
+    connection = server.connection()
+    reason = r"did not answer within 1 s.* a start-up file of the shell there may wait"
+    try:
+        with pytest.raises(TargetError, match=reason):
+            connection.ensure()
+    finally:
+        connection.close()
+
+
 async def test_a_lost_job_does_not_have_the_exit_code_of_ssh(server: SshServer, tmp_path: Path) -> None:
     mark = f"9{os.getpid()}.25"
     settings = TargetSettings(host="machine", folder=str(server.folder), config=str(server.config))

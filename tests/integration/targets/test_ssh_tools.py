@@ -263,7 +263,7 @@ async def test_without_bash_sh_runs_the_command(server: SshServer, tmp_path: Pat
             if program.name != "bash" and not (programs / program.name).exists():
                 os.symlink(program, programs / program.name)
     server.kill()
-    server.extra = f"SetEnv PATH={programs}\n"
+    server.environment["PATH"] = str(programs)
     server.start()
     async with on_box(server, tmp_path / "here") as session:
         result = await call(session, run_shell, {"command": "echo $0"})
