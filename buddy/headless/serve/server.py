@@ -29,7 +29,8 @@ from buddy.headless.serve.routes import build_app
 _log = logging.getLogger(__name__)
 
 MAX_STRANGERS = MAX_READERS + 50
-"""Connections that have not shown the token: each has a moment before it can, and all readers may come at once."""
+"""Connections that have not shown the token. Each needs a moment before it can, and all readers may come at
+the same one."""
 MAX_CONNECTIONS = MAX_STRANGERS + MAX_READERS + 50
 """All connections: those beyond `MAX_STRANGERS` are kept for readers and for requests beside them."""
 MAX_HEADER_BYTES = 32_000

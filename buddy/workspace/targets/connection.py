@@ -191,8 +191,8 @@ class TargetConnection:
         home, real = report.get("home"), report.get("folder")
         if report.get("ready") is None or home is None or real is None:
             silent = (
-                f"it did not answer within {self._greeting_limit_s:g} s; if it can be reached, a start-up file "
-                "of the shell there may wait for something"
+                f"it did not answer within {self._greeting_limit_s:g} s; if it can be reached, a start-up "
+                "file of the shell there may wait for something"
             )
             raise TargetError(f"{name} can't be reached: {self._explain() or silent}")
         return HostFacts(home, real, report.get("system") or "", report.get("bash") is not None)

@@ -53,8 +53,8 @@ late=0
 while [ $sid = none ] && [ $late -lt 100 ]; do late=$((late + 1)); pause; sweep; done >/dev/null 2>&1
 exit 0
 """
-"""A terminal whose process nobody knows yet may begin a moment later: it is looked for a while. `sweep` counts
-in `round`."""
+"""A terminal whose process nobody knows yet may begin a moment later: it is looked for a while. `sweep`
+counts in `round`."""
 
 
 def terminal_lead(tag: str) -> str:
