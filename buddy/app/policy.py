@@ -15,6 +15,7 @@ from buddy.app.launch import LaunchContext
 from buddy.app.options import Options, UsageError
 from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError, Settings
+from buddy.extend.hooks.dispatcher import CommandOpening
 from buddy.safety.paths import Boundary, hold_file_lock, is_beneath, locate, replace_file
 from buddy.safety.policy.decide import MODES, Grant, Mode, mode_by_name
 from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
@@ -301,3 +302,16 @@ def _suspicious_search(query: str) -> HookOpinion | None:
     """Return the opinion that the user must look at a search: its words go to strangers, like an address."""
     reason = suspicious_url(f"https://search.invalid/?q={quote(query, safe='')}")
     return HookOpinion("ask", f"the search {visible(query)}: {reason}") if reason else None
+
+
+def opening_of_hook(policy: Policy, command: str, boundary: Boundary) -> CommandOpening:
+    """Return what the person's own rules open for a command of one of their hooks."""
+    from buddy.safety.policy.try_command import judge_command  # only such a hook needs it
+    from buddy.safety.shell.analysis import Analyser
+
+    judged = judge_command(
+        command, boundary, Analyser(), rules=policy.rules, trusted=False, sandboxed=True
+    ).verdict
+    if judged.decision != "allow" or judged.decided_by != "rule":
+        return ""
+    return "outside" if judged.outside else "network" if judged.network else ""

@@ -22,17 +22,24 @@ from buddy.app.extensions import Extensions
 from buddy.app.launch import LaunchContext
 from buddy.app.mcp import ServerServices, SessionServers, late_tools, open_servers
 from buddy.app.options import Options
-from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, save_model
+from buddy.app.policy import Judge, RuleFiles, build_policy, fact_recorder, opening_of_hook, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
-from buddy.app.session_start import JobReporter, open_first_task, report_leftovers, restore_worktrees
+from buddy.app.session_start import (
+    JobReporter,
+    environment_outside,
+    launch_in_worktree,
+    open_first_task,
+    report_leftovers,
+    restore_worktrees,
+)
 from buddy.app.session_store import empty_trash, forget_old, open_trash
 from buddy.app.target_access import open_targets, use_target
 from buddy.app.target_states import SessionTargets
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, Settings
 from buddy.extend import instructions as instruction_files
-from buddy.extend.hooks.dispatcher import CommandOpening, CommandRunner
+from buddy.extend.hooks.dispatcher import CommandRunner
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mcp.channel import ChannelFactory
 from buddy.extend.mentions import ExpandedPrompt, expand, may_be_pasted
@@ -41,9 +48,8 @@ from buddy.extend.scaffolds.templates import Scaffolds, template_folders
 from buddy.extend.scaffolds.tools import scaffold_tools
 from buddy.extend.system_prompt import custom_system_prompt, system_prompt, template_text
 from buddy.safety.crash_report import guard_process
-from buddy.safety.paths import Boundary, hides_its_target, locate
+from buddy.safety.paths import hides_its_target, locate
 from buddy.safety.policy.decide import CLAUDE_NAMES
-from buddy.safety.policy.session import Policy
 from buddy.safety.secrets.redact import redact, redact_message, secret_spans
 from buddy.sessions.daily_spending import DaySpending
 from buddy.sessions.session import OpenSession
@@ -70,7 +76,6 @@ from buddy.workspace.files.read_tracking import FileViews, changed_since
 from buddy.workspace.git.run import GitLock, RepositoryTrust
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.jobs import Jobs
-from buddy.workspace.processes.launch import path_outside
 from buddy.workspace.processes.limits import ProcessLimits, memory_for_readers, total_memory
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
@@ -340,7 +345,7 @@ def _extensions(session: Session) -> Extensions:
         level = session.settings.sandbox.level
         survey = session.sandbox.handle.survey
         return CommandRunner(
-            session.children, survey, level == "require", partial(_opening_of_hook, session.policy)
+            session.children, survey, level == "require", partial(opening_of_hook, session.policy)
         )
 
     def common() -> dict[str, str]:
@@ -371,19 +376,6 @@ def _extensions(session: Session) -> Extensions:
         hooks=hooks,
         hooks_off=session.loaded.hooks.get("disableAllHooks") is True,
     )
-
-
-def _opening_of_hook(policy: Policy, command: str, boundary: Boundary) -> CommandOpening:
-    """Return what the person's own rules open for a command of one of their hooks."""
-    from buddy.safety.policy.try_command import judge_command  # only such a hook needs it
-    from buddy.safety.shell.analysis import Analyser
-
-    judged = judge_command(
-        command, boundary, Analyser(), rules=policy.rules, trusted=False, sandboxed=True
-    ).verdict
-    if judged.decision != "allow" or judged.decided_by != "rule":
-        return ""
-    return "outside" if judged.outside else "network" if judged.network else ""
 
 
 def _server_services(session: Session) -> ServerServices:
@@ -535,37 +527,9 @@ def _system_prompt(session: Session, launch: LaunchContext, instructions: Instru
 def _workspace_of(session: Session, tree: Worktree) -> Workspace:
     """Return the workspace as if buddy had been started in the same folder of a worktree. Settings, trust and
     plug-ins stay those of the main tree: a branch must not bring its own."""
-    launch = replace(
-        session.launch,
-        boundary=worktree_boundary(session.launch.boundary, session.journal.directory, tree),
-        environment=_outside_environment(session.launch),
-    )
+    launch = launch_in_worktree(session.launch, session.journal.directory, tree)
     instructions = _instructions(launch, session.settings)
     return replace(_workspace(session, launch, instructions, f"checkpoints-{tree.name}"), worktree=tree)
-
-
-def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundary:
-    """Return the boundary of a task in a worktree: the worktree, the folders of --add-dir, and the session's
-    folder with the long outputs of its commands."""
-    below = os.path.relpath(main.cwd, main.root)
-    cwd = os.path.normpath(os.path.join(tree.path, below))
-    return Boundary(
-        root=tree.path,
-        cwd=cwd if os.path.isdir(cwd) else tree.path,
-        home=main.home,
-        extra=(*main.extra, os.path.realpath(os.path.join(directory, "output"))),
-        own=main.own,
-        main=main.root,
-        trusts_repository=main.trusts_repository,
-        git_settings=main.git_settings,
-    )
-
-
-def _outside_environment(launch: LaunchContext) -> dict[str, str]:
-    """Return the environment without PATH entries in the main tree: a file a task can write there must not be
-    run as git."""
-    outside = path_outside(launch.environment.get("PATH", ""), launch.boundary.root)
-    return {**launch.environment, "PATH": outside}
 
 
 def _board_parts(session: Session) -> BoardParts:
@@ -614,7 +578,7 @@ def _board_parts(session: Session) -> BoardParts:
         day=DayBudget(settings.budget.day_usd, spending.spent_today, spending.add),
         worktrees=WorktreeParts(
             Worktrees(session.children, launch.boundary.root, session.git_lock),
-            _outside_environment(launch),
+            environment_outside(launch),
             lambda tree: _workspace_of(session, tree),
             session.writer.workspace_seal.derive("worktrees"),
         ),

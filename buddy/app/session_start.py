@@ -1,19 +1,23 @@
-"""The start of a session: its first task, the worktrees of resumed tasks, and background jobs: those that an
-earlier, killed run left running, and notices when one ends."""
+"""The start of a session: its first task, worktrees of resumed tasks and the launch context in one, and
+background jobs: those that an earlier, killed run left running, and notices when one ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from buddy.agent.events import Notice
 from buddy.agent.tool import ToolError
+from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.config.settings import ConfigError
+from buddy.safety.paths import Boundary
 from buddy.sessions.errors import NotSavedError
 from buddy.sessions.records import JobChanged, Note
 from buddy.sessions.session import OpenSession
@@ -21,6 +25,7 @@ from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.task import TaskError
 from buddy.workspace.processes.jobs import JobStatus
+from buddy.workspace.processes.launch import path_outside
 from buddy.workspace.processes.process_tree import LeftCommand, left_commands
 from buddy.workspace.worktrees.worktrees import Worktree, read_origin
 
@@ -169,3 +174,29 @@ def _text_of(job: JobChanged, name: str) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_COMMAND_CHARS else f"{line[:MAX_COMMAND_CHARS]}…"
+
+
+def launch_in_worktree(launch: LaunchContext, directory: str, tree: Worktree) -> LaunchContext:
+    """Return the launch context of a task in a worktree: its boundary is the worktree, the folders of
+    --add-dir and `output` in the session's `directory`, with the long outputs of its commands."""
+    main = launch.boundary
+    below = os.path.relpath(main.cwd, main.root)
+    cwd = os.path.normpath(os.path.join(tree.path, below))
+    boundary = Boundary(
+        root=tree.path,
+        cwd=cwd if os.path.isdir(cwd) else tree.path,
+        home=main.home,
+        extra=(*main.extra, os.path.realpath(os.path.join(directory, "output"))),
+        own=main.own,
+        main=main.root,
+        trusts_repository=main.trusts_repository,
+        git_settings=main.git_settings,
+    )
+    return replace(launch, boundary=boundary, environment=environment_outside(launch))
+
+
+def environment_outside(launch: LaunchContext) -> dict[str, str]:
+    """Return the environment without PATH entries in the main tree: a file a task can write there must not be
+    run as git."""
+    outside = path_outside(launch.environment.get("PATH", ""), launch.boundary.root)
+    return {**launch.environment, "PATH": outside}
