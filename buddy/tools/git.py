@@ -13,8 +13,10 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.git_repository import explain_outside_data, repository_around
 from buddy.safety.paths import Boundary, locate
+from buddy.safety.shell.git_objects import Objects, split_path
 from buddy.tools.files.rejections import missing
 from buddy.workspace.files.approved_versions import confinement_of
+from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.store import status_of
 from buddy.workspace.git.diff import parse_diff
 from buddy.workspace.git.run import GitRun, Repository, RepositoryTrust, find_repository, run_git
@@ -89,8 +91,8 @@ def commit_ref(ref: str) -> str:
 
 def file_of_ref(ref: str) -> str:
     """Return the path in "commit:path" or ":stage:path"; "" where a ref names no file."""
-    commit, colon, path = ref.partition(":")
-    if not colon or (not commit and path.startswith("/")):
+    commit, path = split_path(ref)
+    if path is None or (not commit and path.startswith("/")):
         return ""
     if not commit and path[:2] in ("0:", "1:", "2:", "3:"):
         return path[2:]
@@ -221,6 +223,10 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
     name = check_ref(ref)
     if file_of_ref(name):
         _check_named_file(ctx, run.repository, name)
+        # git takes "HEAD:a-g1234567" for the object 1234567, whatever file it is.
+        _, git_dir = repository_around(run.repository.cwd)
+        if (await in_thread(lambda: Objects(git_dir).kinds(name))) - {"commit"}:
+            raise _nameless(name)
         text = output_of(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
         return ToolResult(text, Plain(name, text))
     await _refuse_content(run, name)
@@ -245,10 +251,14 @@ async def _refuse_content(run: GitRun, ref: str) -> None:
     for line in dict.fromkeys(parsed.text.split()):
         kind = await run_git(run, ("cat-file", "-t", f"{line.removeprefix('^')}^{{}}"), "read")
         if kind.ok and kind.text.strip() == "blob":
-            raise ToolError(
-                f"{ref[:80]} is the content of a file without its name; "
-                'give the file as "COMMIT:PATH", like "HEAD:src/main.py"'
-            )
+            raise _nameless(ref)
+
+
+def _nameless(ref: str) -> ToolError:
+    return ToolError(
+        f"{ref[:80]} is the content of a file without its name; "
+        'give the file as "COMMIT:PATH", like "HEAD:src/main.py"'
+    )
 
 
 async def _explain_unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str:

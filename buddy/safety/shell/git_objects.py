@@ -24,7 +24,9 @@ _HEADER_BYTES = 512
 _KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFFSET_DELTA, _REFERENCE_DELTA = 6, 7
 _HASH = pattern(r"[0-9a-f]{4,64}")
-_DESCRIBED = pattern(r".*-g([0-9a-fA-F]{4,64})")
+_DESCRIBED = pattern(r"(?s:.*)-g([0-9a-fA-F]{4,64})")
+"""A name as `git describe` prints it. git looks for the hash at its end whatever stands before, a colon too:
+`HEAD:a-g1234567` is the object 1234567, not the file of that name."""
 _WORKTREES = pattern(r"\A(?:main-worktree|worktrees/[^/]+)/")
 """Before the name of a reference of another working tree."""
 
@@ -60,7 +62,8 @@ class Objects:
         targets = list(self._targets(_WORKTREES().sub("", base), 0))
         for target in targets:
             found.update(self._kinds_of_hash(target, 0))
-        if base not in ("", "@", "HEAD") and not targets and not found and self._has_other_refs:
+        is_name = base not in ("", "@", "HEAD") and ":" not in base  # no reference holds a colon
+        if is_name and not targets and not found and self._has_other_refs:
             return frozenset({"unknown"})
         return frozenset(found - {"blob"} if "^{tree}" in suffix else found)
 
@@ -171,6 +174,28 @@ def revisions(word: str) -> Iterator[str]:
     for part in re.split(r"\.\.\.?", word.removeprefix("^")):
         if part:
             yield part
+
+
+def split_path(revision: str) -> tuple[str, str | None]:
+    """Return a revision and the path behind it, None without one. A colon in braces belongs to a date or a
+    search: `HEAD@{12:00}:src/main.py`."""
+    depth = 0
+    for at, sign in enumerate(revision):
+        if sign == "{":
+            depth += 1
+        elif sign == "}" and depth:
+            depth -= 1
+        elif sign == ":" and not depth:
+            return revision[:at], revision[at + 1 :]
+    return revision, None
+
+
+def paths_within(word: str) -> Iterator[str]:
+    """Yield every part of a revision or range that may be the path of `revision:path`: the text behind each
+    colon, of the whole and of both ends."""
+    for text in dict.fromkeys((word, *revisions(word))):
+        for colon in re.finditer(":", text):
+            yield text[colon.end() :]
 
 
 def _without_suffixes(revision: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from buddy.safety.sanitise import visible
 from buddy.safety.shell.context import JudgedCommand, RefusedError, is_public
 from buddy.safety.shell.file_selection import Candidate, Filter, content_filter, hunts_secrets
 from buddy.safety.shell.git_history import paths_in_history
+from buddy.safety.shell.git_objects import split_path
 from buddy.safety.shell.programs.names import words
 from buddy.safety.shell.result import UNRESOLVED
 
@@ -132,7 +133,8 @@ def check_index_search(judged: JudgedCommand, pathspecs: tuple[str, ...]) -> Non
 def check_tree_search(judged: JudgedCommand, revision: str, pathspecs: tuple[str, ...]) -> None:
     """Refuse a search of an older state that would look into its secret files."""
     work_tree, _ = repository_around(judged.place.boundary.cwd)
-    base, _, folder = revision.partition(":")
+    # `:/text` is the newest commit that says so, not a path.
+    base, folder = (revision, None) if revision.startswith(":") else split_path(revision)
     paths = paths_in_history(work_tree, base) if work_tree else None
     if paths is None:
         raise RefusedError(f"it searches {visible(revision)}, which may hold secret files")

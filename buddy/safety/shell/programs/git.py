@@ -30,7 +30,7 @@ from buddy.safety.shell.file_selection import (
     no_hidden,
     search_expression,
 )
-from buddy.safety.shell.git_objects import Objects, revisions
+from buddy.safety.shell.git_objects import Objects, paths_within, revisions, split_path
 from buddy.safety.shell.programs.files import check_diff
 from buddy.safety.shell.programs.names import read_entries, word_list, words
 from buddy.safety.shell.programs.options import Given, parse, table
@@ -115,11 +115,13 @@ def _check_objects(name: str, named: tuple[str, ...], objects: Objects) -> None:
     """Refuse blobs, which have no name to judge them by, and folders without the folder above them."""
     for word in named:
         for revision in revisions(word):
-            base, colon, _ = revision.partition(":")
+            base, path = split_path(revision)
+            whole = objects.kinds(revision) if revision else frozenset[str]()
             kinds = objects.kinds(base) if base else frozenset[str]()
-            if kinds & {"blob", "unknown"} and not colon:
+            if whole & {"blob", "unknown"}:
                 raise RefusedError(f"{word} may be the content of any file")
-            if "tree" in kinds and (colon or name not in ("show", "cat-file")):
+            shows_names = name in ("show", "cat-file")
+            if ("tree" in whole and not shows_names) or ("tree" in kinds and path is not None):
                 raise RefusedError(f"{word} may be any folder")
 
 
@@ -172,9 +174,7 @@ def _check_blob(given: Given) -> None:
             raise RefusedError(f"{operand} may be the content of any file")
 
 
-_GLOBAL_FLAGS = frozenset(
-    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
-)
+_GLOBAL_FLAGS = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"})
 _SECRET_KEY = re.compile(r"(?i)extraheader|credential|token|passw|secret|insteadof|cookie|proxy")
 _VARIABLES = ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT", "GIT_EDITOR", "GIT_PAGER", "GIT_DEFAULT_BRANCH")
 _CONFIG_PATTERN = re.compile(
@@ -297,9 +297,11 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         patterns = tuple(values(given, "-e")) if given.has("-e", "-f") else given.operands[:1]
         unsure = given.has("-v", "--invert-match", "-f", "--not") or _dialect_is_set(judged, given)
         expression = None if unsure else search_expression(patterns, dialect_of(judged, given, "basic"))
-        check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
+        roots, named = _searched(judged, operands, is_dashed=given.after_dashes > 0)
+        passing = (*filters, *([named] if named else ()))
+        check_search(judged, roots, expression, passing)
         pathspecs = tuple(word for word in operands if given.after_dashes or not _REVISION.fullmatch(word))
-        check_hunt(judged, pathspecs, patterns, expression, tuple(filters))
+        check_hunt(judged, roots or pathspecs, patterns, expression, passing)
         found = content_filter(expression)
         filters.extend([found] if found else [])
         _check_searched_trees(judged, given)
@@ -315,6 +317,18 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
         judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
 
 
+def _searched(
+    judged: JudgedCommand, operands: tuple[str, ...], *, is_dashed: bool
+) -> tuple[tuple[str, ...], Filter | None]:
+    """Return the folders that `git grep` searches, and what its patterns for paths leave of them. Pathspecs
+    with magic (`:/`, `:!x`), patterns and `..` may stand for any file of the working tree."""
+    if all(re.fullmatch(r"(?!:)(?:(?!\.\.)[^*?\[\\])*", operand) for operand in operands):
+        return (operands if is_dashed else ()), None
+    work_tree, _ = repository_around(judged.place.boundary.cwd)
+    is_plain = is_dashed and not any(".." in operand for operand in operands)
+    return (work_tree or ".",), any_of(map(_pathspec, operands)) if is_plain else None
+
+
 def _check_searched_trees(judged: JudgedCommand, given: Given) -> None:
     """Refuse `git grep` in revisions that hold secret files. Deleted ones are in no folder, and it says in
     which a pattern occurs even where their diffs are switched off."""
@@ -323,7 +337,10 @@ def _check_searched_trees(judged: JudgedCommand, given: Given) -> None:
     objects = Objects(git_dir) if named else None
     narrowed = _narrowing(judged, given)
     for word in named:
-        if objects is not None and objects.kinds(word.partition(":")[0]):
+        if objects is None:
+            continue
+        # Of `:/text`, `@{-1}` and their like only git knows what they name.
+        if not re.fullmatch(r"[\w./-]+", word) or objects.kinds(split_path(word)[0]):
             check_tree_search(judged, word, narrowed)
     if given.has("--cached"):
         check_index_search(judged, narrowed)
@@ -405,9 +422,11 @@ def _judge_operands(judged: JudgedCommand, operands: tuple[str, ...]) -> None:
         text = operand
         if text.startswith(":"):  # pathspec magic, or a path in the index
             text = re.sub(r"\A:(?:\([\w,]*\)|[0-3]:|[/!^]*)", "", text)
-        elif ":" in text:
-            text = text.partition(":")[2]
-        judged.read(text or ".")
+            judged.read(text or ".")
+        elif ":" not in text:
+            judged.read(text or ".")
+        for path in paths_within(text):
+            judged.read(path or ".")
 
 
 def _exactly(judged: JudgedCommand, shapes: set[tuple[str, ...]]) -> None:
