@@ -132,7 +132,8 @@ def _pydantic_value(kind: type, value: Any) -> Any:
 
 
 def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a record, without references and titles."""
+    """Return the JSON schema of a record, without references and titles. It does not forbid other arguments:
+    that would be paid for with each request of each tool, and the error of a call names those there are."""
     (schema,), components = msgspec.json.schema_components(
         [record], schema_hook=_pydantic_schema, ref_template="{name}"
     )
@@ -143,20 +144,24 @@ def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         **({"required": required} if required else {}),
-        "additionalProperties": False,
     }
+
+
+CLOSED = ("additionalProperties", False)
 
 
 def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
     """Shorten a parameter's schema, because it is sent with each request. Empty defaults and null say only
-    "optional", which `required` says already; titles and record descriptions repeat the tool's
-    description."""
+    "optional", which `required` says already, and "." only "here"; titles and record descriptions repeat the
+    tool's description; unknown arguments are refused without a word about them in the schema."""
     kinds: list[dict[str, Any]] = schema.get("anyOf", [])
     if {"type": "null"} in kinds and len(kinds) == 2:
         (kept,) = (kind for kind in kinds if kind != {"type": "null"})
         schema = {**kept, **{key: value for key, value in schema.items() if key != "anyOf"}}
     short = {
-        key: value for key, value in schema.items() if key != "default" or value not in ("", False, None, [])
+        key: value
+        for key, value in schema.items()
+        if not (key == "default" and value in ("", ".", False, None, [])) and (key, value) != CLOSED
     }
     if "items" in short:
         short["items"] = _shorten(short["items"])

@@ -273,7 +273,7 @@ def tool(
     def declare(function: Callable[..., Any]) -> Tool:
         signature = inspect.signature(function)
         record = arguments_type(function, signature)
-        doc = description or inspect.cleandoc(function.__doc__ or "")
+        doc = description or _join_wrapped_lines(inspect.cleandoc(function.__doc__ or ""))
         if not doc:
             raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -323,6 +323,17 @@ def tool(
         )
 
     return declare
+
+
+def _join_wrapped_lines(text: str) -> str:
+    """Join the lines that a docstring was wrapped into; lists, indented and empty lines stay as they are."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if lines and lines[-1] and (line[:1].isalpha() or line[:1] in ("`", "(", '"')):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _as_result(result: Any) -> ToolResult:

@@ -128,21 +128,16 @@ class ExtensionCatalogue:
         agents = [one for one in self.of_kind("agent") if one.state == "active"]
         pieces: list[str] = []
         if skills:
-            rows = [
-                f"- {skill.name}: {_about(skill)} ({skill.label})" for skill in skills if skill.description
-            ]
+            rows = [f"- {skill.name}: {_about(skill)}" for skill in skills if skill.description]
             pieces.append(
                 _list_of(
-                    "# Skills\n\nInstructions for tasks of a kind. When one fits what is asked, "
-                    "read it first with the tool `skill`.\n",
+                    "# Skills\n\nWhen one fits what is asked, read it first with `skill`.\n",
                     rows,
                 )
             )
         if agents:
             rows = [f"- {agent.name}: {_about(agent)}" for agent in agents]
-            pieces.append(
-                _list_of("# Subagents\n\nNames for the argument `agent` of the tool `delegate`.\n", rows)
-            )
+            pieces.append(_list_of("# Subagents\n\nNames for `agent` of `delegate`.\n", rows))
         return "\n\n".join(pieces)
 
     def _judge(self, found: Iterable[ExtensionFile]) -> Iterable[ExtensionFile]:

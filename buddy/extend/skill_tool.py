@@ -28,12 +28,11 @@ MAX_FILES_NAMED = 100
 )
 async def skill(
     ctx: ToolContext,
-    name: Annotated[str, Meta(description="Name of the skill, as listed")],
+    name: Annotated[str, Meta(description="As listed")],
     arguments: str = "",
-    file: Annotated[str, Meta(description="A file of the skill instead, relative to its folder")] = "",
+    file: Annotated[str, Meta(description="Relative to its folder")] = "",
 ) -> ToolResult:
-    """Read a skill: instructions for a kind of task. Read one before you work on what it is for, and follow
-    it. `file` reads another file of the skill's folder that its text names."""
+    """Read a skill's instructions, which you then follow. `file` reads another file that they name."""
     definition = ctx.service(ExtensionCatalogue).find("skill", name.removeprefix("skill:"))
     if definition is None or not definition.for_model:
         raise ToolError(f"there is no skill named {visible(name[:80])} for you; the system prompt lists them")

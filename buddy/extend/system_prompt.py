@@ -25,14 +25,21 @@ def system_prompt(
         template,
         {
             "cwd": cwd,
-            "root": root,
-            "repository": "" if is_repository else " (not a git repository)",
+            "root": _root(cwd, root, is_repository=is_repository),
             "platform": platform,
             "person": f"\n# From the person\n\n{person.strip()}\n" if person.strip() else "",
             "instructions": f"\n{instructions}\n" if instructions else "",
         },
     )
     return text.strip() + "\n"
+
+
+def _root(cwd: str, root: str, *, is_repository: bool) -> str:
+    """Return what follows the working directory about the top of the workspace."""
+    remark = "" if is_repository else " (not a git repository)"
+    if root != cwd:
+        return f"\nRepository root: {root}{remark}"
+    return remark or ", the repository's root"
 
 
 def custom_system_prompt(text: str, *, cwd: str, root: str, person: str, instructions: str) -> str:

@@ -95,19 +95,17 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
 )
 async def delegate(
     ctx: ToolContext,
-    task: Annotated[str, Meta(description="Everything the subagent needs to know; it sees nothing else")],
-    tools: Annotated[list[str], Meta(description="Names of the tools it may use")] | None = None,
+    task: Annotated[str, Meta(description="All it needs to know; it sees nothing else")],
+    tools: Annotated[list[str], Meta(description="Names; left out: all of yours")] | None = None,
     background: bool = True,
-    model: Annotated[str, Meta(description="A profile of the person's; left out: your own model")] = "",
+    model: Annotated[str, Meta(description="A profile of the person's; left out: yours")] = "",
     isolation: Literal["worktree"] | None = None,
-    agent: Annotated[str, Meta(description="Name of a subagent, where the system prompt lists some")] = "",
+    agent: Annotated[str, Meta(description="One that the system prompt lists")] = "",
 ) -> ToolResult:
-    """Give a part of the work to a subagent: a conversation of its own that starts with this task alone and
-    has its own context. In the background (the default) you get its number at once and go on; its answer
-    reaches you when you have nothing else to do, so end your reply to wait for it. `background`: false waits
-    here and returns its last message. Use it for work that is large, self-contained and answered in few
-    words; don't let two subagents change the same files, or give each `isolation`: "worktree", a git worktree
-    on a branch of its own that starts from the last commit and whose changes the person brings over."""
+    """Give large, self-contained work with a short answer to a subagent, which has a context of its own. It
+    works in the background; its last message reaches you when you have nothing else to do: end your reply to
+    wait for it. `background`: false waits here. Two subagents must not change the same files unless each has
+    `isolation`: "worktree", a branch from the last commit, whose changes the person brings over."""
     if not task.strip():
         raise ToolError("the task is empty; write what the subagent shall do, with all it needs to know")
     delegation = ctx.service(Delegation)

@@ -387,38 +387,33 @@ def glob_filter(glob: str, cwd: str) -> Callable[[str], bool] | None:
 )
 async def grep(
     ctx: ToolContext,
-    pattern: Annotated[str, Meta(description="Regular expression; each line is matched alone")],
+    pattern: str,
     path: Annotated[str, Meta(description="File or folder")] = ".",
     glob: Annotated[str, Meta(description='Only these files: "*.py", "src/**/*.{ts,tsx}"')] = "",
     ignore_case: bool = False,
     literal: Annotated[bool, Meta(description="The pattern is plain text")] = False,
-    context: Annotated[
-        int | None, Meta(description="Lines around each match; left out: chosen by the number of matches")
-    ] = None,
+    context: Annotated[int | None, Meta(description="Lines around each match")] = None,
     multiline: Annotated[bool, Meta(description="Matches may span lines; . matches line ends")] = False,
     mode: Annotated[
-        Literal["content", "files", "count", "files_with_matches"],
-        Meta(description="Lines, paths only, or matches per file"),
+        Literal["content", "files", "count"], Meta(extra={"also": {"files_with_matches": "files"}})
     ] = "content",
     limit: int = 100,
     offset: int = 0,
 ) -> ToolResult:
-    """Search file contents: matching lines with their numbers, grouped by file. Ignored, binary and secret
-    files are left out, and the answer says so; name one as `path` to search it all the same. find_files
-    searches for names, find_definition for where something is defined."""
+    """Search file contents, line by line, for a regular expression. Ignored, binary and secret files are left
+    out unless `path` names one."""
     if limit < 1 or offset < 0 or (context or 0) < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
     prepared = compile_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
     limit = min(limit, MAX_LIMIT)
-    kind = "files" if mode == "files_with_matches" else mode
-    asked = Asked(pattern, glob, kind, limit, offset, context)
+    asked = Asked(pattern, glob, mode, limit, offset, context)
     there = target_files(ctx)
     if there is not None:
         return await _grep_there(ctx, there, path, asked, prepared)
     wanted = glob_filter(glob, ctx.service(Boundary).cwd)
     run = search_run(ctx)
     place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
-    found = await find(run, prepared, place.corpus, _limits(kind, offset, offset + limit))
+    found = await find(run, prepared, place.corpus, _limits(mode, offset, offset + limit))
     ignored = nothing(done=True)
     if not found.total and place.walked.ignored:
         ignored = await _count_ignored(ctx, run, prepared, place, wanted)

@@ -2,7 +2,7 @@
 
 Every declared tool is paid for with each request. Beyond a number of tools, or a share of the window, only
 the core is declared: reading, searching, editing and the shell, which is all that the recorded sessions and
-edits did, and what the system prompt names (`todo`, `skill`). The rest is found by name or by words and
+edits did, `todo`, and what the system prompt names (`skill`). The rest is found by name or by words and
 declared from then on. That changes the beginning of the prompt, so nothing else does it within a turn.
 """
 
@@ -88,9 +88,9 @@ _RELATED = {
 @tool(anywhere=True, risk="low", category="other", access=no_access, aliases=("ToolSearch", "tool_search"))
 async def search_tools(
     ctx: ToolContext,
-    query: Annotated[str, Meta(description="Names, comma separated, or words for what you need")],
+    query: Annotated[str, Meta(description="Names, or words for what you need")],
 ) -> ToolResult:
-    """Load more tools. The best matches can be called from your next reply on."""
+    """Load more tools: to call from your next reply on."""
     raise ToolError("all tools are loaded already; call the one you need")
 
 
@@ -164,7 +164,7 @@ def _bound(
     pieces += [f"MCP servers with tools: {', '.join(servers[:MAX_LISTED])}."] if servers else []
     if starting := arrivals.names():
         names = ", ".join(starting[:MAX_LISTED])
-        pieces.append(f"MCP servers that are still starting: {names}; a search that names one waits for it.")
+        pieces.append(f"MCP servers still starting: {names}; name one to wait for it.")
     return replace(search, description=" ".join(pieces), run=run)
 
 

@@ -96,11 +96,10 @@ async def run_shell(
     background: bool = False,
     pty: bool = False,
 ) -> ToolResult:
-    """Run a command with bash; answers with its output and exit code. stdin is empty. Each command starts in
-    the working directory (or `cwd`): a `cd` does not last. `wait`: how long to wait for its end, like "10m",
-    or false for not at all (the same as `background`: true); `timeout`: that in seconds. What is not done by
-    then goes on as a job (read_job, stop_job). `pty`: true starts a job on a terminal (send_keys,
-    capture_pane). Long output is cut in the middle; the result says where all of it is.
+    """Run a command with bash; stdin is empty. Each starts in the working directory or `cwd`: a `cd` does not
+    last. `wait`: how long for, like "10m", or false, as `background`: true; `timeout`: that in seconds. What
+    is not done by then goes on as a job (read_job, stop_job). `pty`: true starts a job on a terminal
+    (send_keys, capture_pane). Long output is cut in the middle; the result names the file with all of it.
     """
     settings = ctx.find(ShellSettings) or ShellSettings()
     if not command.strip():

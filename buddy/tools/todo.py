@@ -61,7 +61,7 @@ class WallClock(msgspec.Struct, frozen=True):
     },
 )
 async def todo(ctx: ToolContext, items: list[PlanItem]) -> ToolResult:
-    """Write the plan of this task: all its steps; it replaces the one before. For work of three steps or
+    """Write the plan of this task: all its steps, again whenever one is done. For work of three steps or
     more; keep one step active."""
     if len(items) > MAX_ITEMS:
         raise ToolError(f"expected at most {MAX_ITEMS} steps, found {len(items)}; write coarser ones")

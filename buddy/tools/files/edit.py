@@ -7,10 +7,9 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
@@ -422,17 +421,14 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 async def edit_file(
     ctx: ToolContext,
     path: str,
-    old: Annotated[str, Meta(description="Text to replace, exactly as in the file")] | None = None,
-    new: Annotated[str, Meta(description="Text to put there")] | None = None,
-    all: Annotated[bool, Meta(description="Replace every place, not exactly one")] = False,
-    edits: Annotated[
-        list[Edit], Meta(description="Several edits of this file, in order, instead of old and new")
-    ] = [],  # noqa: B006 - copied into the schema, never changed
+    old: str | None = None,
+    new: str | None = None,
+    all: bool = False,
+    edits: list[Edit] = [],  # noqa: B006 - copied into the schema, never changed
 ) -> ToolResult:
-    """Replace text in a file. `old` must be quoted exactly as it stands there, indentation included and
-    without line numbers, and must stand there exactly once; add lines around it until it does, or set `all`
-    to replace every place. Several changes to one file go into `edits`: they are applied in order, all or
-    none. An empty `old` creates a file.
+    """Replace text in a file. `old` is an exact quote, indentation included, without line numbers, that
+    stands there once: add lines around it until it does, or set `all` to replace every place. Several changes
+    of the file go into `edits` instead: in order, all or none. An empty `old` creates a file.
     """
     text, diff = await change_files(ctx, "edit_file", [path], _EditPlanner(_edits(old, new, all, edits)))
     return ToolResult(text, diff)

@@ -177,12 +177,12 @@ NEAR = 10
 )
 async def find_files(
     ctx: ToolContext,
-    pattern: Annotated[str, Meta(description='"*.py", "src/**/*.{ts,tsx}", "Makefile"')],
+    pattern: Annotated[str, Meta(description='"*.py", "src/**/*.{ts,tsx}"')],
     path: Annotated[str, Meta(description="Folder to look in")] = ".",
     limit: int = 200,
 ) -> ToolResult:
     """Find files by name, newest first. A pattern without a slash is about the name, in any folder; with one
-    about the path below `path`, where ** stands for any folders. Ignored files are only counted."""
+    about the path below `path`. Ignored files are only counted."""
     if limit < 1:
         raise ToolError(f"limit is {limit}; expected how many paths to give, at least 1")
     there = target_files(ctx)

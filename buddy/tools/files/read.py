@@ -176,12 +176,11 @@ MAX_PARSED_BYTES = 50_000_000
 async def read_file(
     ctx: ToolContext,
     path: str,
-    offset: Annotated[int, Meta(description="First line, from 1; negative: that many from the end")] = 1,
-    limit: Annotated[int, Meta(description="How many lines, at most 2000")] = MAX_LINES,
+    offset: Annotated[int, Meta(description="First line; negative: from the end")] = 1,
+    limit: int = MAX_LINES,
 ) -> ToolResult:
-    """Read a file. Lines come with their number and a tab, which are not part of the file. The answer tells
-    how many lines there are and which offset comes next. Also reads pictures, PDFs (by pages), notebooks and
-    folders.
+    """Read a file. Lines come with their number and a tab, which are not part of the file; the end says how
+    many there are and which offset comes next. Also reads pictures, PDFs (by pages), notebooks and folders.
     """
     if limit < 1:
         raise ToolError(f"limit is {limit}; expected how many lines to read, at least 1")

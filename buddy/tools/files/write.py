@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count
@@ -176,10 +174,8 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     aliases=("create_file", "write", "write_to_file", "create"),
     argument_aliases=ALIASES,
 )
-async def write_file(
-    ctx: ToolContext, path: str, content: Annotated[str, Meta(description="The whole content of the file")]
-) -> ToolResult:
-    """Create a file with this content, or replace the whole content of a file you have read completely.
-    Missing folders are created. To change parts of a file use edit_file: it is shorter and safer."""
+async def write_file(ctx: ToolContext, path: str, content: str) -> ToolResult:
+    """Create a file, missing folders too, or replace the whole of one that you have read completely. To
+    change parts of one, edit it instead."""
     text, diff = await change_files(ctx, "write_file", [path], _WritePlanner(content))
     return ToolResult(text, diff)

@@ -45,7 +45,7 @@ async def test_a_server_that_comes_late_is_found_within_the_turn(tmp_path: Path)
     described = next(
         one["function"] for one in requests[0].json["tools"] if one["function"]["name"] == "search_tools"
     )
-    assert "MCP servers that are still starting: late" in described["description"]
+    assert "MCP servers still starting: late" in described["description"]
 
 
 async def test_a_run_does_not_begin_without_a_server_that_is_required(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def test_tools_are_sorted_so_that_the_prefix_of_requests_stays_the_same() -> Non
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_a_schema_is_closed_and_refers_to_nothing(tool: ToolDefinition) -> None:
+def test_a_schema_is_short_and_refers_to_nothing(tool: ToolDefinition) -> None:
     assert tool.description.strip()
     assert tool.parameters["type"] == "object"
-    assert all(record.get("additionalProperties") is False for record in records(tool.parameters))
+    assert not any("additionalProperties" in record for record in records(tool.parameters))
     assert "$ref" not in json.dumps(tool.parameters)

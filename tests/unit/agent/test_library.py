@@ -367,9 +367,24 @@ def test_a_declaration_is_name_docstring_and_annotations() -> None:
         "type": "object",
         "properties": {"path": {"type": "string"}, "lines": {"type": "integer", "default": 10}},
         "required": ["path"],
-        "additionalProperties": False,
     }
     assert look.access(look.decode('{"path": "a"}')) == Access(reads=("a",))
+
+
+def test_a_docstring_loses_the_line_ends_it_was_wrapped_with() -> None:
+    @tool(risk="low")
+    async def function(ctx: ToolContext) -> str:
+        """Look at
+        `this` and that.
+
+        Kinds:
+        - one
+        - two
+            more
+        """
+        return ""
+
+    assert function.description == "Look at `this` and that.\n\nKinds:\n- one\n- two\n    more"
 
 
 def test_name_description_and_source_can_be_given() -> None:

@@ -79,13 +79,11 @@ def test_a_signature_is_a_schema_with_everything_inlined_and_nothing_that_goes_w
                         "all": {"type": "boolean"},
                     },
                     "required": ["old", "new"],
-                    "additionalProperties": False,
                 },
             },
             "options": {"type": "object", "additionalProperties": {"type": "string"}},
         },
         "required": ["path"],
-        "additionalProperties": False,
     }
 
 

@@ -434,7 +434,7 @@ async def test_REL_041_a_budget_pauses_and_a_larger_one_continues(tmp_path: Path
         await session.turn(1, "x" * 60)
         task = session.board.task(1)
         assert task.state == "paused"
-        assert task.reason == "the next request could cost $0.06, $0.02 of the budget is left"
+        assert task.reason == "the next request could cost $0.05, $0.02 of the budget is left"
         session.board.set_budget(1, Budget(5))
         session.board.continue_task(1)
         await session.board.wait(1)
