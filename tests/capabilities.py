@@ -104,6 +104,10 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "podman": podman_works,
     "docker": docker_works,
     "tmux": lambda: shutil.which("tmux") is not None,
+    "bash": lambda: shutil.which("bash") is not None,
+    "zsh": lambda: shutil.which("zsh") is not None,
+    "dash": lambda: shutil.which("dash") is not None,
+    "fish": lambda: shutil.which("fish") is not None,
 }
 
 

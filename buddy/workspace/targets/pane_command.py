@@ -25,9 +25,10 @@ from buddy.workspace.targets.pane_prompt import (
     START_LIMIT_S,
     PaneTypist,
     StoppedTypingError,
+    has_screen_left,
     waiting_shell,
 )
-from buddy.workspace.targets.pane_script import command_script, typed_line
+from buddy.workspace.targets.pane_script import command_files, command_scripts, typed_line
 from buddy.workspace.targets.supervisor import ScriptReport, quote, read_report
 from buddy.workspace.targets.tmux import TmuxError, plain_format
 
@@ -82,9 +83,12 @@ class PaneCommand:
             self._folder = tempfile.mkdtemp(prefix="buddy-", dir=self._scratch)
             pipe = os.path.join(self._folder, "out")
             os.mkfifo(pipe, 0o600)
-            argv = (sys.executable, "-I", "-S", READER, pipe, self._mark_tag)
-            request = CommandRequest(argv, "/", task_id, limited=False)
-            return children.start(request, errors=self._said.fileno(), remote=self)
+            argv = (sys.executable, "-I", "-S", READER, pipe)
+            with tempfile.TemporaryFile() as tag:  # an argument could be read by the command
+                tag.write(self._mark_tag.encode())
+                tag.seek(0)
+                request = CommandRequest(argv, "/", task_id, limited=False, stdin=tag.fileno())
+                return children.start(request, errors=self._said.fileno(), remote=self)
         except OSError as error:
             self.finish()
             raise ToolError(f"the files of the command can't be made: {error.strerror}") from error
@@ -113,16 +117,18 @@ class PaneCommand:
             START_LIMIT_S if self._connection.is_new(self._pane) else BUSY_LIMIT_S
         )
         self._await_free_pipe(is_stopped)
-        self._write("command", f"{command}\n")
-        script = command_script(
+        files = command_files(self._folder)
+        _write(files.command, f"{command}\n")
+        scripts = command_scripts(
             self.shell,
+            files,
             tag=self._mark_tag,
             title=command,
             folder=folder,
-            command=os.path.join(self._folder, "command"),
             variables={**self._variables, "BUDDY_JOB": self._tag.text},
         )
-        self._write("run", script)
+        for path, text in scripts.items():
+            _write(path, text)
         self._await("reading", is_stopped)
         self._has_pipe = True
         to_reader = plain_format(f"exec cat > {quote(self._folder + '/out')}").replace("%", "%%")
@@ -135,7 +141,7 @@ class PaneCommand:
                 raise StoppedTypingError
             self._is_sent = True  # from here on somebody may have to end it
         try:
-            typist.send_line(typed_line(self.shell, os.path.join(self._folder, "run")))
+            typist.send_line(typed_line(self.shell, files.run))
         except (ToolError, StoppedTypingError):
             self._is_sent = False
             raise
@@ -202,12 +208,6 @@ class PaneCommand:
 
     # -- internals
 
-    def _write(self, name: str, text: str) -> None:
-        path = os.path.join(self._folder, name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-
     def _await_free_pipe(self, is_stopped: Callable[[], bool]) -> None:
         """Wait a moment for the pipe of a command that just ended, and end that of a buddy that was killed;
         leave the pipe of anybody else alone."""
@@ -246,8 +246,14 @@ class PaneCommand:
         tree = self._tree or Tree(0, self._tag)
         if is_there:
             self._tmux.paste(self._pane, "\x03")
-            if self._is_over(tree, INTERRUPT_S):
-                return
+        if not (is_there and self._is_over(tree, INTERRUPT_S)):
+            self._end_all(tree)
+        if is_there:
+            with suppress(ToolError):  # a killed editor leaves its screen behind
+                PaneTypist(self._connection, self._pane, lambda: False).await_shell(TERMINATE_S)
+
+    def _end_all(self, tree: Tree) -> None:
+        """Send TERM, then KILL to everything the command started."""
         if not _signal(tree, tree.terminate) and _is_quiet(tree, SETTLE_S):
             return
         if not _is_quiet(tree, TERMINATE_S):
@@ -255,8 +261,6 @@ class PaneCommand:
             while _signal(tree, tree.kill) and time.monotonic() < deadline:
                 time.sleep(POLL_S)
             self.survivors = tuple(process.pid for process in tree.living())
-        if is_there:
-            self._tmux.run("send-keys", "-R", "-t", self._pane)  # a killed editor leaves its screen behind
 
     def _is_over(self, tree: Tree, limit_s: float) -> bool:
         """Wait until nothing of the command runs and the shell waits again, at two looks: what was born just
@@ -268,9 +272,16 @@ class PaneCommand:
                 return False
             time.sleep(SETTLE_S)
             tree.living()
-            is_quiet = tree.is_quiet and bool(waiting_shell(self._tmux.look(self._pane)))
+            view = self._tmux.look(self._pane)
+            is_quiet = tree.is_quiet and (bool(waiting_shell(view)) or has_screen_left(view))
             quiet_looks = quiet_looks + 1 if is_quiet else 0
         return True
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
 
 
 def _signal(tree: Tree, send: Callable[[], list[ProcessInfo]]) -> list[ProcessInfo]:

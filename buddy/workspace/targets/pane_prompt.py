@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import one_line, visible
+from buddy.workspace.processes.process_info import ProcessInfo
 from buddy.workspace.processes.process_tree import all_processes, read_process
 from buddy.workspace.targets.pane_connection import PaneConnection
 from buddy.workspace.targets.pane_script import SHELLS
@@ -28,7 +31,7 @@ LINE_LIMIT_S = 10.0
 ECHO_LIMIT_S = 5.0
 MOVE_LIMIT_S = 0.25
 POLL_S = 0.02
-LEFT, RIGHT, ERASE = "\x1b[D", "\x1b[C", "\x7f"
+LEFT, RIGHT, ERASE, CLEAR_SCREEN = "\x1b[D", "\x1b[C", "\x7f", "\x0c"
 _EDITORS = frozenset({"bash", "zsh", "fish", "ksh", "ksh93", "mksh"})
 """Shells that edit the line themselves: while they do, and only then, the terminal collects no lines."""
 _WITH_FILE = frozenset({"--rcfile", "--init-file", "-o", "+o", "-O", "+O"})
@@ -38,6 +41,12 @@ _CONTINUED = pattern(
     r"|heredocd?|cmdsubst|mathsubst|subsh|cursh|braceparam|array|always|pipe|cmdand|cmdor|math|cond) ?)*>"
 )
 """The prompt before the rest of a command, as it is in every shell unless a person set another."""
+
+
+_SEARCH = pattern(
+    r"\((?:failed )?(?:reverse-)?i-search\)`|(?:failing |invalid )?(?:bck|fwd)-i-search:|search: "
+)
+"""The line of a search in the history (C-r), in bash, zsh and fish."""
 
 
 class StoppedTypingError(Exception):
@@ -61,6 +70,8 @@ class PaneTypist:
             shell = waiting_shell(view)
             if shell:
                 return shell
+            if has_screen_left(view):
+                self._leave_screen(view)
             if time.monotonic() >= deadline:
                 raise ToolError(_busy(view))
             self._pause()
@@ -71,19 +82,36 @@ class PaneTypist:
         before = self._empty_prompt()
         if self._is_cancelled():
             raise StoppedTypingError
-        self._tmux.paste(self._pane, line)
-        if not self._shows(before, line):
-            self._tmux.paste(self._pane, ERASE * len(line))
+        # The line begins with a blank. In vi's command mode it inserts nothing, and harms nothing.
+        typed = line[:1]
+        self._tmux.paste(self._pane, typed)
+        if self._awaits_cursor(before, is_there=False, limit_s=ECHO_LIMIT_S):
+            self._tmux.paste(self._pane, line[1:])
+            typed = line
+        if typed != line or not self._shows(before, line):
+            self._tmux.paste(self._pane, ERASE * len(typed))
             raise ToolError(
-                f"the shell in pane {self._pane} did not take what was typed, or does not show it (stty "
-                "-echo, a screen left behind: the person can type reset); nothing was run. capture_pane "
-                "shows the pane"
+                f"the shell in pane {self._pane} did not take what was typed, or does not show it; nothing "
+                "was run. It is in vi's command mode (the person types i, or send_keys does), or does not "
+                "echo (stty sane, or reset). capture_pane shows the pane"
             )
         if self._is_cancelled():
             self._tmux.paste(self._pane, ERASE * len(line))
             raise StoppedTypingError
         self._connection.prompts[self._pane] = (before.state.column, before.cursor_line)
         self._tmux.paste(self._pane, "\r")
+
+    def _leave_screen(self, view: PaneView) -> None:
+        """Show the screen of the shell again, and its prompt, which it drew on the other one."""
+        leave_alternate_screen(view.state.tty)
+        deadline = time.monotonic() + ECHO_LIMIT_S
+        while self._look().state.is_full_screen:
+            if time.monotonic() >= deadline:
+                return
+            self._pause()
+        self._tmux.paste(self._pane, CLEAR_SCREEN)
+        while not self._look().left_of_cursor().strip() and time.monotonic() < deadline:
+            self._pause()
 
     def _look(self) -> PaneView:
         return self._tmux.look(self._pane)
@@ -113,6 +141,11 @@ class PaneTypist:
                 return view
             if time.monotonic() >= deadline:
                 typed = one_line(view.left_of_cursor(), 200)
+                if is_searching(view):
+                    raise ToolError(
+                        "a person searches the shell's history in the pane; nothing was typed. Ask them, or "
+                        "leave the search with send_keys C-g (Escape in fish)"
+                    )
                 if self._is_continued(view):
                     raise ToolError(
                         f"the pane's shell waits at {visible(typed)!r} for the rest of a command that "
@@ -126,8 +159,8 @@ class PaneTypist:
 
     def _is_empty(self, view: PaneView) -> bool:
         if (view.state.column, view.cursor_line) == self._connection.prompts.get(self._pane):
-            return True
-        if self._is_continued(view):
+            return not is_searching(view)
+        if self._is_continued(view) or is_searching(view):
             return False
         if not is_raw(view.state.tty):  # a shell without a line editor: arrows would be typed
             return view.left_of_cursor().rstrip().endswith(_SIGNS)
@@ -182,14 +215,17 @@ def _joined(text: str) -> str:
 def program_of(state: PaneState) -> str:
     """Return the program in front: of a group of processes the one that was started last, because the group
     of a command is led by a shell."""
-    leader = foreground_of(state.pid)
-    group = [process for process in all_processes().values() if process.group == leader] if leader else []
-    last = max(group, key=lambda process: (process.started, process.pid), default=None)
+    last = max(_foreground_group(state), key=lambda process: (process.started, process.pid), default=None)
     return (_name_of(last.pid) if last is not None else "") or state.program
 
 
 def _busy(view: PaneView) -> str:
     program = one_line(program_of(view.state), 60) or "a program"
+    if view.state.is_full_screen and program in SHELLS:
+        return (
+            f"a program left its full screen behind {program} in the pane; nothing was typed. The person "
+            "types tput rmcup, or send_keys does"
+        )
     what = "a full-screen program, " if view.state.is_full_screen else ""
     return (
         f"the pane runs {what}{visible(program)}, and no shell waits for a command; nothing was typed. "
@@ -210,6 +246,39 @@ def waiting_shell(view: PaneView) -> str:
     if name in _EDITORS and not is_raw(state.tty):
         return ""
     return name
+
+
+def is_searching(view: PaneView) -> bool:
+    """Tell whether a shell searches its history for somebody: bash in the line, zsh and fish below it."""
+    return any(_SEARCH().match(line.strip()) for line in view.lines[view.state.row :])
+
+
+def has_screen_left(view: PaneView) -> bool:
+    """Tell whether a shell that edits its line waits behind a screen that a killed program left."""
+    state = view.state
+    if not state.is_full_screen or state.is_dead:
+        return False
+    # A chooser that the shell runs for a key has a screen of its own, and is in the shell's group.
+    if len(_foreground_group(state)) != 1:
+        return False
+    return waiting_shell(replace(view, state=replace(state, is_full_screen=False))) in _EDITORS
+
+
+def _foreground_group(state: PaneState) -> list[ProcessInfo]:
+    """Return the processes that the keys of a pane reach, without those that ended."""
+    leader = foreground_of(state.pid)
+    every = all_processes().values() if leader else ()
+    return [process for process in every if process.group == leader and process.alive]
+
+
+def leave_alternate_screen(tty: str) -> None:
+    """Write to a pane's terminal as a program that ends does. No command of tmux leaves this screen."""
+    with suppress(OSError):
+        descriptor = os.open(tty, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"\x1b[?1049l")
+        finally:
+            os.close(descriptor)
 
 
 def foreground_of(pid: int) -> int:

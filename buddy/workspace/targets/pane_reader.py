@@ -1,9 +1,10 @@
 """The reader of one command in a pane: the program that stands for it among the children of a session.
 
-Run as a script, `python -I -S pane_reader.py PIPE TAG`: reads what the pane writes, from the command's first
-mark to its last, writes it without escape sequences and ends with the command's exit code. What it learns on
-the way goes to stderr, a line each. It reads as fast as the pane writes, because tmux holds in memory what is
-not read: what nobody takes from it in time is left out. Imports only the standard library.
+Run as a script, `python -I -S pane_reader.py PIPE`, with the tag of the marks on stdin: reads what the pane
+writes, from the command's first mark to its last, writes it without escape sequences and ends with the
+command's exit code. What it learns on the way goes to stderr, a line each. It reads as fast as the pane
+writes, because tmux holds in memory what is not read: what nobody takes from it in time is left out. Imports
+only the standard library.
 """
 
 import os
@@ -249,7 +250,7 @@ def _is_alive(pid: int) -> bool:
 
 def main() -> None:
     """Read one command; end as it ended."""
-    code = Reader(sys.argv[1], sys.argv[2]).run()
+    code = Reader(sys.argv[1], sys.stdin.read()).run()
     if code < 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

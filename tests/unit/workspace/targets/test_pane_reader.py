@@ -61,8 +61,15 @@ def run_reader(folder: Path, said: bytes) -> subprocess.CompletedProcess[bytes]:
     pipe = folder / "out"
     os.mkfifo(pipe)
     reader = subprocess.Popen(
-        [sys.executable, "-I", "-S", READER, str(pipe), "t.1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-I", "-S", READER, str(pipe)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+    assert reader.stdin is not None
+    reader.stdin.write(b"t.1")
+    reader.stdin.close()
+    reader.stdin = None
     with pipe.open("wb") as writer:
         writer.write(said)
     out, err = reader.communicate(timeout=30)

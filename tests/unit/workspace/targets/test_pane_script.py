@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.targets.pane_script import command_script, quote_for_fish, typed_line
+from buddy.workspace.targets.pane_script import command_files, command_scripts, quote_for_fish, typed_line
 from tests.capabilities import requires
 
 AWKWARD = "a 'b' \"c\" $HOME `id` \\ \\' ; & | * ~ # %s %n\x07 é"
@@ -24,15 +24,16 @@ def test_no_name_is_read_as_anything_else(tmp_path: Path, shell: str) -> None:
     folder = tmp_path / AWKWARD
     folder.mkdir()
     (folder / "command").write_text('pwd; printf %s "$NAME"; exit 5\n')
-    script = command_script(
+    scripts = command_scripts(
         shell,
+        command_files(str(folder)),
         tag="t.1",
         title=AWKWARD + "\nsecond",
         folder=str(folder),
-        command=str(folder / "command"),
         variables={"NAME": AWKWARD},
     )
-    (folder / "run").write_text(script)
+    for path, text in scripts.items():
+        Path(path).write_text(text)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     done = subprocess.run(
         [program, "-c", typed_line(shell, str(folder / "run"))],
@@ -46,7 +47,9 @@ def test_no_name_is_read_as_anything_else(tmp_path: Path, shell: str) -> None:
     assert begin.startswith("\x1b]7791;t.1;begin;")
     # What a name holds that would cut the line is not at its end.
     assert "".join([rest, *lines[2:]]).startswith(str(folder) + AWKWARD)
-    assert done.stdout.endswith(b"\x1b]7791;t.1;end;5\x07")
+    assert b"\x1b]7791;t.1;end;5\x07" in done.stdout
+    # What names the tag of the marks was gone before the command ran.
+    assert [path.name for path in folder.iterdir()] == ["command"]
 
 
 def test_a_plain_path_is_typed_as_a_person_would() -> None:
