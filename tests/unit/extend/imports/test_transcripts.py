@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from buddy.agent.messages import AssistantMessage, Call, Image, ToolMessage, UserMessage, text_of
+from buddy.agent.messages import (
+    INTERRUPTED_TEXT,
+    AssistantMessage,
+    Call,
+    Image,
+    ToolMessage,
+    UserMessage,
+    text_of,
+)
 from buddy.extend.imports.transcripts import (
     Transcript,
     TranscriptError,
@@ -223,6 +231,190 @@ def test_a_conversation_of_codex(tmp_path: Path) -> None:
 def test_shell_calls_of_codex(tmp_path: Path, arguments: dict[str, Any], command: str) -> None:
     lines = codex(said("user", "x"), shell("c1", arguments, "exec_command"), output("c1", ""))
     assert calls(read(tmp_path, lines)) == [("run_shell", {"command": command})]
+
+
+def test_a_result_of_codex_tells_whether_its_command_failed(tmp_path: Path) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    outputs: list[tuple[object, str, str]] = [
+        (json.dumps({"output": "a.py", "metadata": {"exit_code": 0}}), "a.py", "ok"),
+        (json.dumps({"output": "no", "metadata": {"exit_code": 2}}), "Exit code: 2\nno", "error"),
+        ("Exit code: 0\nOutput:\nExit code: 1", "Exit code: 0\nOutput:\nExit code: 1", "ok"),
+        ("Exit code: 1\nOutput:\nx", "Exit code: 1\nOutput:\nx", "error"),
+        (
+            "Wall time: 1 s\nProcess exited with code 127\nOutput:\n",
+            "Wall time: 1 s\nProcess exited with code 127\nOutput:\n",
+            "error",
+        ),
+        ('{"metadata": 7}', '{"metadata": 7}', "ok"),
+        ("{torn", "{torn", "ok"),
+        ([{"type": "input_text", "text": "seen"}, picture, {"type": "other"}, 7], "seen", "ok"),
+    ]
+    lines = codex(said("user", "x"))
+    for at, (words, _text, _status) in enumerate(outputs):
+        lines += codex(shell(f"c{at}", {"cmd": "ls"}), output(f"c{at}", words))[1:]
+    transcript = read(tmp_path, lines)
+    assert transcript is not None
+    results = [one for one in transcript.messages if isinstance(one, ToolMessage)]
+    assert [(one.text, one.status) for one in results] == [case[1:] for case in outputs]
+    assert results[-1].images == (Image("image/png", "aGk="),)
+
+
+def test_results_follow_their_calls_whatever_came_between(tmp_path: Path) -> None:
+    transcript = read(
+        tmp_path,
+        codex(
+            said("user", "look"),
+            shell("c1", {"cmd": "ls"}),
+            shell("c2", {"cmd": "pwd"}),
+            said("user", "and hurry"),
+            output("c2", "second"),
+            output("c1", "first"),
+            shell("c3", {"cmd": "make"}),
+            said("user", "stop"),
+        ),
+    )
+    assert shown(transcript) == [
+        ("UserMessage", "look"),
+        ("AssistantMessage", ""),
+        ("ToolMessage", "first"),
+        ("ToolMessage", "second"),
+        ("UserMessage", "and hurry"),
+        ("AssistantMessage", ""),
+        ("ToolMessage", INTERRUPTED_TEXT),
+        ("UserMessage", "stop"),
+    ]
+
+
+def test_of_a_compaction_with_an_encrypted_summary_everything_before_stays(tmp_path: Path) -> None:
+    encrypted = {"line": "compacted", "message": "", "replacement_history": [{"type": "compaction"}]}
+    transcript = read(tmp_path, codex(said("user", "one"), said("assistant", "done"), encrypted))
+    assert [words for _kind, words in shown(transcript)] == ["one", "done"]
+    readable = {"line": "compacted", "message": "what was done"}
+    transcript = read(tmp_path, codex(said("user", "one"), readable, said("user", "two")))
+    assert [words for _kind, words in shown(transcript)] == ["what was done", "two"]
+
+
+@pytest.mark.parametrize(
+    ("count", "rest"),
+    [(1, ["one", "1", "three"]), (2, ["three"]), (9, ["three"]), (0, ["one", "1", "two", "", "r", "three"])],
+)
+def test_prompts_that_were_taken_back_are_left_out(tmp_path: Path, count: int, rest: list[str]) -> None:
+    transcript = read(
+        tmp_path,
+        codex(
+            said("user", "one"),
+            said("assistant", "1"),
+            said("user", "two"),
+            shell("c1", {"cmd": "ls"}),
+            output("c1", "r"),
+            said("user", "<turn_aborted>x</turn_aborted>"),
+            {"line": "event_msg", "type": "thread_rolled_back", "num_turns": count},
+            output("c1", "late"),
+            said("user", "three"),
+        ),
+    )
+    assert [words for _kind, words in shown(transcript)] == rest
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "<recommended_plugins>x</recommended_plugins>",
+        "<turn_aborted>x</turn_aborted>",
+        "<skill>x</skill>",
+        "<subagent_notification>x</subagent_notification>",
+        "\n<environment_context>x</environment_context>",
+    ],
+)
+def test_what_codex_puts_into_prompts_is_no_prompt(tmp_path: Path, context: str) -> None:
+    transcript = read(tmp_path, codex(said("user", context), said("user", "go on")))
+    assert shown(transcript) == [("UserMessage", "go on")]
+    assert read(tmp_path, codex(said("user", context))) is None
+
+
+def test_the_title_is_the_persons_words_and_a_name_goes_before(tmp_path: Path) -> None:
+    prompt = "# Context from my IDE setup:\n## Open tabs:\n- a.py\n\n## My request for Codex:\nfix a.py"
+    transcript = read(tmp_path, codex(said("user", prompt)))
+    assert transcript is not None
+    assert (transcript.title, text_of(transcript.messages[0])) == ("fix a.py", prompt)
+    name = {"line": "event_msg", "type": "thread_name_updated", "thread_name": f"the {KEY} parser"}
+    transcript = read(tmp_path, codex(said("user", prompt), name))
+    assert transcript is not None
+    assert transcript.title.endswith(" parser")
+    assert KEY not in transcript.title
+
+
+def test_marks_around_a_picture_and_named_notes_are_left_out(tmp_path: Path) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    marks = [{"type": "input_text", "text": words} for words in ('<image name="a">', "</image>", "see")]
+    prompt = {"type": "message", "role": "user", "content": [marks[0], picture, *marks[1:]]}
+    answer = "Yes.\n\n<oai-mem-citation>\nNOTES.md:1\n</oai-mem-citation>"
+    transcript = read(tmp_path, codex(prompt, said("assistant", answer)))
+    assert [words for _kind, words in shown(transcript)] == ["see", "Yes."]
+    assert transcript is not None
+    (message, _reply) = transcript.messages
+    assert isinstance(message, UserMessage)
+    assert message.parts[1:] == (Image("image/png", "aGk="),)
+
+
+def test_calls_of_codex_keep_their_names_and_arguments(tmp_path: Path) -> None:
+    named = shell("c1", {"id": 7}, "get_issue") | {"namespace": "mcp__tracker"}
+    script = {"type": "custom_tool_call", "name": "exec", "call_id": "c2", "input": "text(1)"}
+    broken = {**shell("c3", {}), "arguments": "{cmd: ls}"}
+    assert calls(read(tmp_path, codex(said("user", "x"), named, script, broken))) == [
+        ("mcp__tracker__get_issue", {"id": 7}),
+        ("exec", {"input": "text(1)"}),
+        ("shell", {"arguments": "{cmd: ls}"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        f"<environment_context>\n  <cwd>{ROOT}/sub</cwd>\n</environment_context>",
+        f"<environment_context>\nCurrent working directory: {ROOT}\nApproval policy: never",
+    ],
+)
+def test_a_session_of_codex_without_types_of_lines(tmp_path: Path, note: str) -> None:
+    first = {"id": SESSION, "timestamp": "2025-08-19T08:25:08.061Z", "instructions": None, "git": {}}
+    items = [said("user", note), {"record_type": "state"}, said("user", "go"), said("assistant", "gone")]
+    transcript = read(tmp_path, [first, *items], file=f"rollout-{SESSION}.jsonl")
+    assert shown(transcript) == [("UserMessage", "go"), ("AssistantMessage", "gone")]
+    assert transcript is not None
+    assert (transcript.program, transcript.created_at) == ("codex", 1755591908.061)
+    assert read(tmp_path, [first, *items], "/home/me/other") is None
+    named_by_the_person = said("user", f"<cwd>{ROOT}</cwd>")
+    assert read(tmp_path, [first, named_by_the_person]) is None
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"source": {"subagent": {"thread_spawn": {"depth": 1}}}},
+        {"source": {"subagent": "review"}},
+        {"thread_source": "subagent"},
+    ],
+)
+def test_a_session_of_a_subagent_of_codex_is_not_listed(tmp_path: Path, meta: dict[str, Any]) -> None:
+    lines: list[Any] = codex(said("user", "check it"))
+    assert read(tmp_path, lines) is not None
+    lines[0]["payload"] |= meta
+    assert read(tmp_path, lines) is None
+
+
+def test_results_of_calls_of_claude_code_that_ran_at_once(tmp_path: Path) -> None:
+    transcript = read(
+        tmp_path,
+        [
+            claude_line(1, "user", "look"),
+            claude_line(2, "assistant", [use("t1", "Bash", command="ls")]),
+            claude_line(3, "assistant", [use("t2", "Bash", command="pwd")]),
+            claude_line(4, "user", [result("t1", "first")], parent=2),
+            claude_line(5, "user", [result("t2", "second")], parent=3),
+            claude_line(6, "assistant", [text("done")]),
+        ],
+    )
+    assert [words for _kind, words in shown(transcript)] == ["look", "", "first", "second", "done"]
 
 
 @pytest.mark.parametrize(
