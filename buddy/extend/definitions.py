@@ -17,6 +17,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.search_folders import Kind, Scope, SearchFolder
 from buddy.safety.paths import is_beneath, read_regular
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.sanitise import clean, one_line, visible
 
 MAX_FRONT_CHARS = 32 * 1024
@@ -161,7 +162,8 @@ State = Literal["active", "untrusted", "shadowed", "malformed", "disabled"]
 
 class ExtensionFile(msgspec.Struct, frozen=True):
     """One skill, command file or subagent file. `reason` says why it is not active, `warning` what is odd
-    about an active one. `folder` is a skill's own folder. Fields that a kind does not have are empty."""
+    about an active one. `folder` is a skill's own folder, `home` the person's. Fields that a kind does not
+    have are empty."""
 
     kind: Kind
     name: str
@@ -169,6 +171,7 @@ class ExtensionFile(msgspec.Struct, frozen=True):
     label: str
     scope: Scope
     inside: str = ""
+    home: str = ""
     description: str = ""
     hint: str = ""
     state: State = "active"
@@ -220,7 +223,7 @@ def read_body(definition: ExtensionFile) -> FrontMatter:
     """Return a definition's file as it is now. Raises `ToolError`."""
     if definition.body:
         return FrontMatter({}, definition.body)
-    return _parse(definition.path, definition.inside)
+    return _parse(definition.path, definition.inside, definition.home)
 
 
 def _files(folder: SearchFolder) -> Iterator[tuple[str, str]]:
@@ -281,10 +284,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _parse(path: str, inside: str) -> FrontMatter:
+def _parse(path: str, inside: str, home: str) -> FrontMatter:
     real = os.path.realpath(path)
     if inside and not is_beneath(real, os.path.realpath(inside)):
         raise ToolError(f"it is a link to {visible(real)}, outside of the folder it belongs to")
+    if inside and (secret := secret_reason(real, ProtectedPlaces(home))):
+        raise ToolError(f"it leads to {visible(real)}, which no model gets unasked: {secret}")
     try:
         text = read_regular(real, MAX_FILE_BYTES + 1).decode("utf-8", "replace")
     except OSError as error:
@@ -310,12 +315,12 @@ def _toml(text: str) -> FrontMatter:
 def _definition(folder: SearchFolder, name: str, path: str) -> ExtensionFile:
     shown = one_line(clean(name), 120)
     label = f"{folder.label}/{one_line(clean(os.path.relpath(path, folder.path)), 120)}"
-    found = ExtensionFile(folder.kind, name, path, label, folder.scope, folder.inside)
+    found = ExtensionFile(folder.kind, name, path, label, folder.scope, folder.inside, folder.home)
     if not _TYPABLE().fullmatch(name) or len(name) > 2 * NAME_CHARS:
         reason = "its name can't be typed: expected letters, digits, '-', '_' or '.'"
         return msgspec.structs.replace(found, name=visible(shown), state="malformed", reason=reason)
     try:
-        front = _parse(path, folder.inside)
+        front = _parse(path, folder.inside, folder.home)
     except ToolError as error:
         return msgspec.structs.replace(found, state="malformed", reason=one_line(clean(str(error)), 300))
     found = _with_fields(found, front.fields)

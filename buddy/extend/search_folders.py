@@ -18,7 +18,7 @@ Scope = Literal["project", "user", "plug-in"]
 class SearchFolder(msgspec.Struct, frozen=True):
     """One folder of definitions. `inside` is the folder that no file may lead out of, "" where the person may
     link as they like; `prefix` goes before every name (a plug-in's); `deep`: subfolders count, and become
-    part of the name."""
+    part of the name. `home` is the person's, whose secrets have names of their own."""
 
     kind: Kind
     path: str
@@ -28,6 +28,7 @@ class SearchFolder(msgspec.Struct, frozen=True):
     prefix: str = ""
     deep: bool = False
     endings: tuple[str, ...] = (".md",)
+    home: str = ""
 
 
 class PluginFolder(msgspec.Struct, frozen=True):
@@ -62,13 +63,17 @@ def _project(
     places: ExtensionPlaces, kind: Kind, name: str, *, deep: bool = False, ending: str = ".md"
 ) -> SearchFolder:
     path = os.path.join(places.root, name)
-    return SearchFolder(kind, path, name, "project", places.root, deep=deep, endings=(ending,))
+    return SearchFolder(
+        kind, path, name, "project", places.root, deep=deep, endings=(ending,), home=places.home
+    )
 
 
 def _user(
     places: ExtensionPlaces, kind: Kind, path: str, *, deep: bool = False, ending: str = ".md"
 ) -> SearchFolder:
-    return SearchFolder(kind, path, _label(places, path), "user", deep=deep, endings=(ending,))
+    return SearchFolder(
+        kind, path, _label(places, path), "user", deep=deep, endings=(ending,), home=places.home
+    )
 
 
 def _label(places: ExtensionPlaces, path: str) -> str:
@@ -137,6 +142,7 @@ def plugin_folders(places: ExtensionPlaces) -> tuple[SearchFolder, ...]:
             inside=plugin.path,
             prefix=f"{plugin.name}:",
             deep=kind == "command",
+            home=places.home,
         )
         for plugin in places.plugins
         for kind, usual in PLUGIN_FOLDERS

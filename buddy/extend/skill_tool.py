@@ -12,7 +12,8 @@ from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult, no_access
 from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.command_text import fill_in
 from buddy.extend.definitions import ExtensionFile, read_body
-from buddy.safety.paths import is_beneath, read_beneath, walk_tree
+from buddy.safety.paths import read_beneath, walk_tree
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.sanitise import visible
 
 MAX_RESULT_CHARS = 100_000
@@ -47,12 +48,24 @@ async def skill(
 
 def _beside(definition: ExtensionFile, file: str) -> str:
     folder = os.path.realpath(definition.folder)
-    if definition.inside and not is_beneath(folder, os.path.realpath(definition.inside)):
-        raise ToolError("the skill's folder is a link out of the folder it belongs to")
+    if definition.inside and folder != _without_links(definition):
+        # It could be any folder of the project, whose files a rule may keep from the model.
+        raise ToolError(
+            "the skill's folder is reached over a link: use read_file for what is beside the skill"
+        )
+    path = os.path.normpath(file)
+    if secret := secret_reason(os.path.join(folder, path), ProtectedPlaces(definition.home)):
+        raise ToolError(f"{visible(file)} is not read with a skill: {secret}. read_file asks the person")
     try:
-        return read_beneath(folder, os.path.normpath(file)).decode("utf-8", "replace")
+        return read_beneath(folder, path).decode("utf-8", "replace")
     except OSError as error:
         raise ToolError(f"{visible(file)} can't be read: {error.strerror}") from error
+
+
+def _without_links(definition: ExtensionFile) -> str:
+    """Return the path the skill's folder has if no link is on the way from the folder it belongs to."""
+    below = os.path.relpath(os.path.abspath(definition.folder), os.path.abspath(definition.inside))
+    return os.path.normpath(os.path.join(os.path.realpath(definition.inside), below))
 
 
 def _names(folder: str) -> list[str]:

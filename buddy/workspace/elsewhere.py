@@ -5,6 +5,7 @@ Only the interfaces: what implements them is imported when a target is used."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import msgspec
@@ -31,6 +32,10 @@ class TargetFiles(FileAccess, Protocol):
     """The files of another machine. Every method blocks, and raises `ToolError`."""
 
     name: str
+
+    def for_call(self, is_cancelled: Callable[[], bool]) -> TargetFiles:
+        """Return the same files for one call: its requests end soon after it is cancelled."""
+        ...
 
     def locate(self, given: str) -> Located:
         """Resolve a path over there."""
@@ -86,7 +91,8 @@ class TargetShell(Protocol):
 
 def target_files(ctx: ToolContext) -> TargetFiles | None:
     """Return the files of the machine a call works on, None for this one."""
-    return cast(TargetFiles | None, ctx.services.get(TargetFiles))
+    files = cast(TargetFiles | None, ctx.services.get(TargetFiles))
+    return files.for_call(ctx.cancelled.is_set) if files is not None else None
 
 
 def machine_of(ctx: ToolContext) -> str:

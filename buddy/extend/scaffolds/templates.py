@@ -20,7 +20,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.hooks.files import linear_search
 from buddy.extend.system_prompt import template_path
-from buddy.safety.paths import read_regular
+from buddy.safety.paths import is_beneath, read_beneath
 from buddy.safety.sanitise import visible
 
 _T = TypeVar("_T")
@@ -110,7 +110,10 @@ class ProjectRecord(msgspec.Struct, frozen=True):
 def template_folders(config: str, root: str, *, trusted: bool) -> tuple[str, ...]:
     """Return the folders with templates: the person's, those that ship, the project's while it is trusted. A
     project's never takes the place of another of its name."""
-    of_project = (os.path.join(root, ".buddyx", "templates"),) if trusted else ()
+    path = os.path.join(".buddyx", "templates")
+    # Over a link it could be any folder of the person's, whose files would be copied without a question.
+    is_own = os.path.realpath(os.path.join(root, path)) == os.path.join(os.path.realpath(root), path)
+    of_project = (os.path.join(root, path),) if trusted and is_own else ()
     return os.path.join(config, "templates"), os.path.dirname(template_path("projects")), *of_project
 
 
@@ -191,10 +194,12 @@ class Scaffolds:
                     yield name, os.path.join(folder, name)
 
     def _template(self, name: str, folder: str) -> Template:
+        _refuse_links_out(folder)
         table = _read_table(os.path.join(folder, "template.toml"))
         return _convert({**table, "name": name, "folder": folder}, Template, folder)
 
     def _component(self, name: str, folder: str) -> Component:
+        _refuse_links_out(folder)
         table = _read_table(os.path.join(folder, "component.toml"))
         return _convert({**table, "name": name, "folder": folder}, Component, folder)
 
@@ -209,7 +214,7 @@ class Scaffolds:
         variables = fill_variables(template, directory, values)
         record = ProjectRecord(name, chosen, variables)
         known = {**variables, "components": list(chosen)}
-        files = {file.path: file for file in _render_folder(os.path.join(template.folder, "files"), known)}
+        files = {file.path: file for file in _render_folder(template.folder, "files", known)}
         for part in parts:
             for file in _render_component(part, template, known):
                 files.setdefault(file.path, file)
@@ -337,6 +342,14 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
     return f"there is no {kind} {visible(name)!r}{hint} (known: {', '.join(known) or 'none'})"
 
 
+def _refuse_links_out(folder: str) -> None:
+    """Refuse a template or component that lies elsewhere than among the others: its files would be copied
+    from there without a question. Raises `TemplateError`."""
+    above = os.path.dirname(os.path.dirname(folder))
+    if not is_beneath(os.path.realpath(folder), os.path.realpath(above)):
+        raise TemplateError(f"{folder}: it is a link out of {above}")
+
+
 def _read_table(path: str) -> dict[str, Any]:
     import tomllib  # imported here: a session that makes no project does not need it
 
@@ -351,8 +364,8 @@ def _read_table(path: str) -> dict[str, Any]:
 
 
 def _read_whole(path: str) -> bytes:
-    """Return the bytes of a file of a template. Raises `TemplateError` for a large one."""
-    data = read_regular(path, MAX_FILE_BYTES + 1)
+    """Return the bytes of a file of a template, which is no link. Raises `TemplateError` for a large one."""
+    data = read_beneath(os.path.dirname(path), os.path.basename(path), MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise TemplateError(f"{path}: more than {MAX_FILE_BYTES:,} bytes")
     return data
@@ -373,16 +386,18 @@ def _render_commands(commands: Sequence[str], known: Mapping[str, Any]) -> tuple
 def _render_component(part: Component, template: Template, known: Mapping[str, Any]) -> Iterator[NewFile]:
     """Yield the files for the template, or else for its language."""
     for name in (template.name, template.language):
-        folder = os.path.join(part.folder, "files", name)
-        if os.path.isdir(folder):
-            yield from _render_folder(folder, known)
+        if os.path.isdir(os.path.join(part.folder, "files", name)):
+            yield from _render_folder(part.folder, f"files/{name}", known)
             return
     raise TemplateError(f"{part.folder}: files/{template.language} is missing")
 
 
-def _render_folder(folder: str, known: Mapping[str, Any]) -> Iterator[NewFile]:
-    """Yield every file of a template's folder. Links are refused: they could lead anywhere."""
+def _render_folder(top: str, inside: str, known: Mapping[str, Any]) -> Iterator[NewFile]:
+    """Yield every file of a folder of the template at `top`. Links are refused: they could lead anywhere."""
     count = 0
+    folder = os.path.join(top, inside)
+    if os.path.realpath(folder) != os.path.join(os.path.realpath(top), inside):
+        raise TemplateError(f"{folder}: a template holds no links")
     for above, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted((*names, *(one for one in folders if os.path.islink(os.path.join(above, one))))):

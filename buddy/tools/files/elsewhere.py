@@ -21,6 +21,9 @@ from buddy.workspace.search.walk import Walked
 from buddy.workspace.targets.transport import TargetError
 
 MAX_WALKED = 20_000
+"""Files, and folders, of one walk."""
+MAX_WALKED_CHARS = 4_000
+"""Of a path: folders that hold each other without end are not followed."""
 MAX_FETCHED = 2_000
 MAX_FETCHED_BYTES = 40_000_000
 MAX_FILE_BYTES = 2_000_000
@@ -52,11 +55,13 @@ class WalkThere(msgspec.Struct):
 def _walk(there: TargetFiles, top: str, stopped: Callable[[], bool]) -> WalkThere:
     found = WalkThere()
     pending = [""]
+    folders = 0
     while pending:
-        if stopped() or len(found.files) >= MAX_WALKED:
+        if stopped() or len(found.files) >= MAX_WALKED or folders >= MAX_WALKED:
             found.walked.whole = False
             break
         prefix = pending.pop()
+        folders += 1
         try:
             entries = there.entries(f"{top}/{prefix}".rstrip("/") or "/")
         except TargetError:
@@ -68,7 +73,9 @@ def _walk(there: TargetFiles, top: str, stopped: Callable[[], bool]) -> WalkTher
             continue
         for name, status in entries:
             if stat.S_ISDIR(status.mode):
-                if name not in LEFT_OUT:
+                if len(pending) >= MAX_WALKED or len(prefix) + len(name) > MAX_WALKED_CHARS:
+                    found.walked.whole = False
+                elif name not in LEFT_OUT:
                     pending.append(f"{prefix}{name}/")
             elif stat.S_ISREG(status.mode):
                 found.files[prefix + name] = status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import secrets
 import subprocess
 import threading
@@ -187,7 +188,7 @@ class TargetConnection:
         if report.get("no-folder") is not None:
             raise TargetError(f"there is no folder {visible(folder)} on {name}; nothing was done")
         if lacks := report.get("lacks"):
-            raise TargetError(f"{name} has no program {lacks}, which work there needs")
+            raise TargetError(f"{name} has no program {visible(lacks[:100])}, which work there needs")
         home, real = report.get("home"), report.get("folder")
         if report.get("ready") is None or home is None or real is None:
             silent = (
@@ -195,6 +196,10 @@ class TargetConnection:
                 "file of the shell there may wait for something"
             )
             raise TargetError(f"{name} can't be reached: {self._explain() or silent}")
+        if not real.startswith("/") or real != posixpath.normpath(real):
+            found = visible(real[:200])
+            raise TargetError(f"{name} names {found!r} as its folder: expected an absolute path")
+        home = home if home.startswith("/") else "/"
         return HostFacts(home, real, report.get("system") or "", report.get("bash") is not None)
 
     def _greet(self, master: subprocess.Popen[bytes], script: bytes, tag: str) -> ScriptReport:

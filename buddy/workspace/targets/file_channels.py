@@ -12,7 +12,8 @@ from typing import cast
 import msgspec
 
 from buddy.workspace.targets.connection import TargetConnection
-from buddy.workspace.targets.transport import FileClient, TargetError
+from buddy.workspace.targets.pipes import LOOK_S
+from buddy.workspace.targets.transport import Cancellation, FileClient, TargetError
 
 MOST = 3
 """Channels at once: an ssh server allows ten sessions to a connection, and commands need some."""
@@ -45,18 +46,20 @@ class FileChannels:
         self._open = 0
 
     @contextmanager
-    def borrow(self) -> Generator[FileClient]:
-        """Lend a client; connects. Raises `TargetError`. Nobody borrows two: that could wait for itself."""
+    def borrow(self, cancellation: Cancellation | None = None) -> Generator[FileClient]:
+        """Lend a client for one request of a call that may be cancelled; connects. Raises `TargetError`.
+        Nobody borrows two: that could wait for itself."""
         self._connection.ensure()
-        channel = self._take()
+        channel = self._take(cancellation)
         try:
             if channel is None:
                 channel = self._start()
+            channel.client.begin(cancellation)
             yield channel.client
         finally:
             self._give_back(channel)
 
-    def _take(self) -> _Channel | None:
+    def _take(self, cancellation: Cancellation | None) -> _Channel | None:
         """Return an idle channel, or None with the right to open one."""
         with self._free:
             while True:
@@ -69,7 +72,9 @@ class FileChannels:
                 if self._open < MOST:
                     self._open += 1
                     return None
-                self._free.wait()
+                if cancellation is not None and cancellation.is_over():
+                    raise self._lost("the call was cancelled")
+                self._free.wait(LOOK_S)
 
     def _give_back(self, channel: _Channel | None) -> None:
         with self._free:

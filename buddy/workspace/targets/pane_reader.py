@@ -95,8 +95,8 @@ class CommandOutput:
     until they are known."""
 
     def __init__(self, tag: str, text: "TerminalText | RawText | None" = None) -> None:
-        self._begin = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};begin;(\d+)\x07".encode())
-        self._end = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};end;(\d+)\x07".encode())
+        self._begin = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};begin;(\d{{1,9}})\x07".encode())
+        self._end = re.compile(rf"\x1b\]{MARK};{re.escape(tag)};end;(\d{{1,9}})\x07".encode())
         self._mark = f"\x1b]{MARK};{tag};".encode()
         self._longest = len(self._mark) + 32
         self._held: bytes = b""

@@ -8,14 +8,20 @@ from collections.abc import Callable
 from io import BufferedReader
 from typing import IO
 
-from buddy.workspace.targets.transport import TargetError
+from buddy.workspace.targets.transport import Cancellation, TargetError
 
 READ_BYTES = 1_000_000
+REQUEST_LIMIT_S = 60.0
+"""The time of one request beside that of its bytes: a server must not hold it up with an answer in drops."""
+SLOWEST_BYTES_PER_S = 1_000
+LOOK_S = 0.25
+"""The time between two looks whether the call is cancelled."""
 
 
 class ChannelPipes:
-    """A channel's stdin and stdout. Its end, and `limit_s` seconds without a byte, are `lost(reason)`; after
-    that the channel is of no use any more. `silent` is the reason for the second, with `{}` for the time."""
+    """A channel's stdin and stdout. Its end, `limit_s` seconds without a byte, a request that takes longer
+    than its bytes explain, and the end of a cancelled call's time are `lost(reason)`; after that the channel
+    is of no use any more. `silent` is the reason for the second, with `{}` for the time."""
 
     def __init__(
         self,
@@ -29,7 +35,14 @@ class ChannelPipes:
         self._to, self._back, self._lost = to, back, lost
         self._silent, self._limit_s = silent, limit_s
         self._received = bytearray()
+        self._cancellation: Cancellation | None = None
+        self._began, self._moved = time.monotonic(), 0
         self.is_usable = True
+
+    def begin(self, cancellation: Cancellation | None) -> None:
+        """Begin a request, of a call that may be cancelled."""
+        self._cancellation = cancellation
+        self._began, self._moved = time.monotonic(), 0
 
     def send(self, data: bytes) -> None:
         """Write all of it."""
@@ -38,8 +51,10 @@ class ChannelPipes:
             # A pipe that can be written to takes so much without blocking.
             for at in range(0, len(data), select.PIPE_BUF):
                 self._wait_for(self._to, select.POLLOUT, deadline)
-                self._to.write(data[at : at + select.PIPE_BUF])
+                piece = data[at : at + select.PIPE_BUF]
+                self._to.write(piece)
                 self._to.flush()
+                self._moved += len(piece)
         except (OSError, ValueError) as error:
             raise self.broken("") from error
 
@@ -86,9 +101,19 @@ class ChannelPipes:
         if not piece:
             raise self.broken("")
         self._received += piece
+        self._moved += len(piece)
 
     def _wait_for(self, stream: IO[bytes], event: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(stream.fileno(), event)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise self.broken(self._silent.format(f"{self._limit_s:g} s"))
+        whole = self._began + REQUEST_LIMIT_S + self._moved / SLOWEST_BYTES_PER_S
+        while True:
+            now = time.monotonic()
+            if self._cancellation is not None and self._cancellation.is_over():
+                raise self.broken("the call was cancelled")
+            if now >= whole:
+                raise self.broken(f"it had not answered in full after {now - self._began:.0f} s")
+            if poll.poll(max(0.0, min(LOOK_S, deadline - now)) * 1000):
+                return
+            if time.monotonic() >= deadline:
+                raise self.broken(self._silent.format(f"{self._limit_s:g} s"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import posixpath
 import stat
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Located, is_beneath
@@ -26,7 +27,7 @@ from buddy.workspace.files.store import (
 )
 from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.file_channels import FileChannels
-from buddy.workspace.targets.transport import FileClient, HostFacts, TargetError
+from buddy.workspace.targets.transport import Cancellation, FileClient, HostFacts, TargetError
 
 _KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
 MAX_PATH_CHARS = 4000
@@ -36,12 +37,26 @@ NEW_FILE_MODE = 0o644
 class RemoteFiles:
     """The files of one target. `name` stands before paths that people and models read."""
 
-    def __init__(self, connection: TargetConnection) -> None:
+    def __init__(
+        self,
+        connection: TargetConnection,
+        channels: FileChannels | None = None,
+        left: set[str] | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         self._connection = connection
         self.name = connection.destination.name
-        self._channels = FileChannels(connection, self._sweep, self._explain_loss)
-        self._left: set[str] = set()
+        self._channels = channels or FileChannels(connection, self._sweep, self._explain_loss)
+        self._left = left if left is not None else set()
         """Temporary files of writes that a lost connection ended."""
+        self._cancellation = cancellation
+
+    def for_call(self, is_cancelled: Callable[[], bool]) -> RemoteFiles:
+        """Return the same files for one call: its requests end soon after it is cancelled."""
+        return RemoteFiles(self._connection, self._channels, self._left, Cancellation(is_cancelled))
+
+    def _borrow(self) -> AbstractContextManager[FileClient]:
+        return self._channels.borrow(self._cancellation)
 
     def facts(self) -> HostFacts:
         """Return the other side's home and folder; connects."""
@@ -88,7 +103,7 @@ class RemoteFiles:
         missing: list[str] = []
         while True:
             try:
-                with self._channels.borrow() as client:
+                with self._borrow() as client:
                     return posixpath.join(client.real_path(path), *reversed(missing))
             except FileNotFoundError:
                 if path == "/":
@@ -101,7 +116,7 @@ class RemoteFiles:
     def status(self, real: str) -> RemoteStatus | None:
         """Return the attributes of a real path, None when nothing exists there."""
         try:
-            with self._channels.borrow() as files:
+            with self._borrow() as files:
                 return files.status(real)
         except FileNotFoundError:
             return None
@@ -127,7 +142,7 @@ class RemoteFiles:
                 "Use a shell command."
             )
         try:
-            with self._channels.borrow() as client:
+            with self._borrow() as client:
                 data = client.read(real, max_bytes + 1, status.size)
         except FileNotFoundError:
             return None
@@ -145,7 +160,7 @@ class RemoteFiles:
     def entries(self, real: str) -> list[tuple[str, RemoteStatus]]:
         """Return the entries of a folder."""
         try:
-            with self._channels.borrow() as files:
+            with self._borrow() as files:
                 return files.list(real)
         except OSError as error:
             raise self._error("list", real, error) from error
@@ -153,7 +168,7 @@ class RemoteFiles:
     def read_link(self, real: str) -> str:
         """Return the target of a link, "" when it can't be read."""
         try:
-            with self._channels.borrow() as files:
+            with self._borrow() as files:
                 return files.read_link(real)
         except OSError:
             return ""
@@ -170,10 +185,10 @@ class RemoteFiles:
             self._make_folders(folder)
         owner = self._owner(new)
         try:
-            with self._channels.borrow() as client:
+            with self._borrow() as client:
                 client.write_new(temporary, new.data, mode & 0o777 & ~ACTS_AS_OWNER, owner)
             self._require_unchanged(new)
-            with self._channels.borrow() as client:
+            with self._borrow() as client:
                 if new.was is None:
                     client.rename(temporary, new.real)
                 else:
@@ -204,7 +219,7 @@ class RemoteFiles:
         if now is None or now.digest != was.digest:
             raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
         try:
-            with self._channels.borrow() as client:
+            with self._borrow() as client:
                 client.remove(real)
         except OSError as error:
             raise self._error("delete", real, error) from error
@@ -232,7 +247,7 @@ class RemoteFiles:
             folder = posixpath.dirname(folder)
         for path in reversed(missing):
             try:
-                with self._channels.borrow() as client:
+                with self._borrow() as client:
                     client.make_folder(path)
             except OSError as error:
                 if self.status(path) is None:
@@ -244,11 +259,11 @@ class RemoteFiles:
         return status.owner if status is not None else None
 
     def _discard(self, temporary: str) -> None:
-        with suppress(OSError, TargetError), self._channels.borrow() as client:
+        with suppress(OSError, TargetError), self._borrow() as client:
             client.remove(temporary)
 
     def _is_full(self, folder: str) -> bool:
-        with suppress(OSError, TargetError), self._channels.borrow() as client:
+        with suppress(OSError, TargetError), self._borrow() as client:
             free = client.free_bytes(folder)
             return free is not None and free < 4096
         return False

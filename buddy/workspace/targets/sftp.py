@@ -19,7 +19,7 @@ from typing import IO
 
 from buddy.workspace.elsewhere import RemoteStatus
 from buddy.workspace.targets.pipes import ChannelPipes
-from buddy.workspace.targets.transport import TargetError
+from buddy.workspace.targets.transport import Cancellation, TargetError
 
 _INIT, _OPEN, _CLOSE, _READ, _WRITE = 1, 3, 4, 5, 6
 _LSTAT, _FSETSTAT, _OPENDIR, _READDIR, _REMOVE = 7, 10, 11, 12, 13
@@ -36,6 +36,11 @@ MOST_WAITING = 16
 MAX_PACKET_BYTES = 1_000_000
 MAX_ENTRIES = 100_000
 """Entries of one folder."""
+MAX_NAMES_BYTES = 40_000_000
+"""All names of one folder."""
+MAX_HANDLE_BYTES = 256
+MAX_PATH_BYTES = 16_384
+MAX_REASON_CHARS = 1_000
 MAX_SHORT_ANSWERS = 1_000
 """Answers to one read that held less than was asked for."""
 ANSWER_LIMIT_S = 30.0
@@ -61,11 +66,11 @@ class _Packet:
             raise self._malformed()
         return int.from_bytes(self._data[self._at - 4 : self._at])
 
-    def text(self) -> bytes:
-        """Read a text with its length."""
+    def text(self, most: int = MAX_PACKET_BYTES) -> bytes:
+        """Read a text with its length, which is at most so long."""
         size = self.number()
         self._at += size
-        if self._at > len(self._data):
+        if self._at > len(self._data) or size > most:
             raise self._malformed()
         return self._data[self._at - size : self._at]
 
@@ -129,11 +134,15 @@ class SftpClient:
         """Tell whether the channel still works."""
         return self._pipes.is_usable
 
+    def begin(self, cancellation: Cancellation | None) -> None:
+        """Begin a request, of a call that may be cancelled."""
+        self._pipes.begin(cancellation)
+
     def real_path(self, path: str) -> str:
         """Return a path with its links resolved."""
         packet = self._ask(_REALPATH, _text(path), _NAME)
         packet.number()
-        real = os.fsdecode(packet.text())
+        real = os.fsdecode(packet.text(MAX_PATH_BYTES))
         if not real.startswith("/") or "\0" in real or real != posixpath.normpath(real):
             raise self._malformed()
         return real
@@ -146,12 +155,14 @@ class SftpClient:
         """Return the target of a link."""
         packet = self._ask(_READLINK, _text(path), _NAME)
         packet.number()
-        return os.fsdecode(packet.text())
+        return os.fsdecode(packet.text(MAX_PATH_BYTES))
 
     def read(self, path: str, max_bytes: int, expected: int) -> bytes:
         """Return a file's bytes, at most so many; about as many as `expected`."""
         with self._lock:
-            handle = self._ask(_OPEN, _text(path) + struct.pack(">II", READ, 0), _HANDLE).text()
+            handle = self._ask(_OPEN, _text(path) + struct.pack(">II", READ, 0), _HANDLE).text(
+                MAX_HANDLE_BYTES
+            )
             try:
                 return self._read_all(handle, max_bytes, expected // CHUNK_BYTES + 1)
             finally:
@@ -163,7 +174,7 @@ class SftpClient:
         with self._lock:
             flags = WRITE | CREATE | EXCLUSIVE
             opened = _text(path) + struct.pack(">III", flags, _HAS_MODE, 0o600)
-            handle = self._ask(_OPEN, opened, _HANDLE).text()
+            handle = self._ask(_OPEN, opened, _HANDLE).text(MAX_HANDLE_BYTES)
             try:
                 waiting: list[int] = []
                 for at in range(0, len(data), CHUNK_BYTES):
@@ -206,20 +217,22 @@ class SftpClient:
     def list(self, path: str) -> list[tuple[str, RemoteStatus]]:
         """Return the entries of a folder. A name that no file can have is left out."""
         with self._lock:
-            handle = self._ask(_OPENDIR, _text(path), _HANDLE).text()
+            handle = self._ask(_OPENDIR, _text(path), _HANDLE).text(MAX_HANDLE_BYTES)
             entries: list[tuple[str, RemoteStatus]] = []
+            size = 0
             try:
                 while (packet := self._ask_or_end(_READDIR, _text(handle), _NAME)) is not None:
                     count = packet.number()
                     if not count:  # without it, a server could answer so for ever
                         raise self._malformed()
                     for _ in range(count):
-                        name = os.fsdecode(packet.text())
+                        name = os.fsdecode(packet.text(MAX_PATH_BYTES))
+                        size += len(name)
                         packet.text()
                         attributes = packet.attributes()
                         if name not in ("", ".", "..") and "/" not in name and "\0" not in name:
                             entries.append((name, attributes))
-                    if len(entries) > MAX_ENTRIES:
+                    if len(entries) > MAX_ENTRIES or size > MAX_NAMES_BYTES:
                         raise OSError(errno.EFBIG, f"it has more than {MAX_ENTRIES:,} entries")
             finally:
                 self._close(handle)
@@ -313,7 +326,7 @@ class SftpClient:
         if code == _EOF and may_end:
             return None
         said = packet.text().decode("utf-8", "replace")
-        raise OSError(_ERRNO.get(code, errno.EIO), said)
+        raise OSError(_ERRNO.get(code, errno.EIO), said[:MAX_REASON_CHARS])
 
     def _receive(self) -> _Packet:
         head = self._pipes.exactly(5)

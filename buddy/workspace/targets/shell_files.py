@@ -20,7 +20,7 @@ from buddy.agent.lazy_regex import pattern
 from buddy.workspace.elsewhere import RemoteStatus
 from buddy.workspace.targets.pipes import ChannelPipes
 from buddy.workspace.targets.supervisor import quote
-from buddy.workspace.targets.transport import TargetError
+from buddy.workspace.targets.transport import Cancellation, TargetError
 
 FILES_NEED = (
     "base64",
@@ -94,7 +94,7 @@ _ERRNO = {
     "File exists": errno.EEXIST,
 }
 """The words of glibc, of musl, and of the shells dash and ash for the errors that are told apart."""
-_FREE = pattern(r"\s(\d+)\s+\d+%\s")
+_FREE = pattern(r"\s(\d{1,18})\s+\d+%\s")
 
 
 class ShellFileClient:
@@ -119,6 +119,10 @@ class ShellFileClient:
     def is_usable(self) -> bool:
         """Tell whether the shell still answers."""
         return self._pipes.is_usable
+
+    def begin(self, cancellation: Cancellation | None) -> None:
+        """Begin a request, of a call that may be cancelled."""
+        self._pipes.begin(cancellation)
 
     def real_path(self, path: str) -> str:
         """Return a path with its links resolved."""

@@ -3,6 +3,7 @@ for its files."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from io import BufferedReader
 from typing import IO, Literal, Protocol
@@ -15,6 +16,26 @@ from buddy.workspace.elsewhere import RemoteStatus
 ConnectionState = Literal["closed", "open", "lost"]
 FindProgram = Callable[[str], str | None]
 """Finds a program of this machine by its name."""
+
+
+CANCEL_GRACE_S = 3.0
+"""The time a cancelled call has to end what it has begun over there."""
+
+
+class Cancellation:
+    """The end of a call that a person cancels, for threads, which nobody else can end."""
+
+    def __init__(self, is_cancelled: Callable[[], bool], grace_s: float = CANCEL_GRACE_S) -> None:
+        self._is_cancelled, self._grace_s = is_cancelled, grace_s
+        self._since: float | None = None
+
+    def is_over(self) -> bool:
+        """Tell whether the call is cancelled, and its time to come to an end is over."""
+        if self._since is None:
+            if not self._is_cancelled():
+                return False
+            self._since = time.monotonic()
+        return time.monotonic() - self._since >= self._grace_s
 
 
 class TargetError(ToolError):
@@ -49,6 +70,10 @@ class FileClient(Protocol):
     @property
     def is_usable(self) -> bool:
         """Tell whether the channel still works."""
+        ...
+
+    def begin(self, cancellation: Cancellation | None) -> None:
+        """Begin a request, of a call that may be cancelled."""
         ...
 
     def real_path(self, path: str) -> str:

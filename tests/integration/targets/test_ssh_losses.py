@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.jobs import read_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.targets.file_channels import FileChannels
+from buddy.workspace.targets.remote_files import RemoteFiles
 from buddy.workspace.targets.transport import TargetError
 from tests.capabilities import requires
 from tests.support.processes import sleepers
@@ -104,3 +107,79 @@ async def test_the_owner_of_a_replaced_file_stays(server: SshServer, tmp_path: P
     status = file.stat()
     assert (file.read_text(), status.st_uid, status.st_gid) == ("new\n", 1000, 1001)
     assert status.st_mode & 0o777 == 0o640
+
+
+DRIPPING = """
+import os, struct, sys, time
+
+def take(size):
+    data = b""
+    while len(data) < size:
+        data += os.read(0, size - len(data)) or sys.exit()
+    return data
+
+def text(data):
+    return struct.pack(">I", len(data)) + data
+
+while True:
+    request = take(struct.unpack(">I", take(4))[0])
+    kind, number = request[0], request[1:5]
+    attributes = struct.pack(">IQI", 5, 10_000_000, 0o040755)
+    if kind == 1:
+        answer = bytes((2,)) + struct.pack(">I", 3)
+    elif kind == 12:
+        time.sleep(0.2)
+        answer = bytes((104,)) + number + struct.pack(">I", 1) + text(b"n") + text(b"") + attributes
+    elif kind == 11:
+        answer = bytes((102,)) + number + text(b"h")
+    elif kind == 4:
+        answer = bytes((101,)) + number + struct.pack(">I", 0) + text(b"") + text(b"")
+    else:
+        answer = bytes((105,)) + number + attributes
+    os.write(1, text(answer))
+"""
+
+
+def test_ATTACK10_a_cancelled_call_leaves_a_server_that_answers_in_drops(tmp_path: Path) -> None:
+    script = tmp_path / "dripping.py"
+    script.write_text(DRIPPING)
+    with ssh_server(tmp_path / "machine", sftp=f"{sys.executable} -I {script}") as server:
+        connection = server.connection()
+        files = RemoteFiles(connection).for_call(lambda: True)
+        began = time.monotonic()
+        try:
+            with pytest.raises(TargetError, match="the call was cancelled"):
+                files.entries("/srv")
+            assert time.monotonic() - began < 60  # 100,000 drops take five hours
+        finally:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("lacks=\x1b[2J\x1b]0;t\x07", r"has no program ⟨U\+001B⟩\[2J"),
+        ("folder=../../x", r"names '\.\./\.\./x' as its folder"),
+        ("folder=/a/../b", r"names '/a/\.\./b' as its folder"),
+    ],
+)
+def test_ATTACK10_a_greeting_that_lies_is_refused(
+    server: SshServer, tmp_path: Path, answer: str, reason: str
+) -> None:
+    script = tmp_path / "greeting.py"
+    script.write_text(
+        "import os, re\n"
+        "tag = re.search(rb\"tag='([^']*)'\", os.read(0, 100_000))[1].decode()\n"
+        f"for words in ('home=/', 'folder=/tmp', {answer!r}, 'ready'):\n"
+        "    os.write(1, f'buddy:{tag} {words}\\n'.encode())\n"
+        "os.read(0, 1)\n"
+    )
+    server.kill()
+    server.extra = f"ForceCommand {sys.executable} -I {script}\n"
+    server.start()
+    connection = server.connection()
+    try:
+        with pytest.raises(TargetError, match=reason):
+            connection.ensure()
+    finally:
+        connection.close()

@@ -6,17 +6,18 @@ import io
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
-from buddy.workspace.targets import sftp
+from buddy.workspace.targets import pipes, sftp
 from buddy.workspace.targets.sftp import SftpClient
-from buddy.workspace.targets.transport import TargetError
+from buddy.workspace.targets.transport import Cancellation, TargetError
 
 STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105
-OPEN, CLOSE, READ, OPENDIR, READDIR, REALPATH = 3, 4, 5, 11, 12, 16
+OPEN, CLOSE, READ, OPENDIR, READDIR, REALPATH, READLINK = 3, 4, 5, 11, 12, 16, 19
 Answer = Callable[[int, bytes], tuple[int, bytes] | None]
 """Returns kind and content for a request's kind and content; None leaves it without an answer."""
 
@@ -163,3 +164,57 @@ def test_a_packet_in_many_pieces_is_read_whole() -> None:
     usual = answers()
     with client_of(lambda kind, content: next(pages) if kind == READ else usual(kind, content)) as client:
         assert client.read("/a", 60_000, 0) == data
+
+
+def drops(seconds: float, count: int) -> Answer:
+    """Return a server that lists a folder one entry after the other, with a pause before each."""
+    pages = iter(range(count))
+    usual = answers()
+
+    def answer(kind: int, content: bytes) -> tuple[int, bytes] | None:
+        if kind != READDIR:
+            return usual(kind, content)
+        time.sleep(seconds)
+        number = next(pages, None)
+        return status(1) if number is None else (NAME, struct.pack(">I", 1) + entry(b"%d" % number))
+
+    return answer
+
+
+def test_ATTACK10_an_answer_in_drops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipes, "REQUEST_LIMIT_S", 0.5)  # a number of the module, not its work
+    with client_of(drops(0.2, 40)) as client:
+        client.begin(None)
+        with pytest.raises(TargetError, match="it had not answered in full"):
+            client.list("/srv")
+        assert not client.is_usable
+
+
+def test_ATTACK10_a_cancelled_call_waits_for_no_more_drops() -> None:
+    with client_of(drops(0.2, 40)) as client:
+        client.begin(Cancellation(lambda: True, grace_s=0.3))
+        with pytest.raises(TargetError, match="the call was cancelled"):
+            client.list("/srv")
+        assert not client.is_usable
+
+
+def test_an_answer_in_drops_is_read_while_there_is_time() -> None:
+    with client_of(drops(0.01, 20)) as client:
+        client.begin(Cancellation(lambda: False))
+        assert len(client.list("/srv")) == 20
+
+
+@pytest.mark.parametrize("kind", ["READDIR", "OPENDIR", "REALPATH", "READLINK"])
+def test_ATTACK10_a_name_longer_than_any_path_breaks_the_protocol(kind: str) -> None:
+    long = b"/" + b"n" * 100_000
+    content = text(long) if kind == "OPENDIR" else struct.pack(">I", 1) + entry(long)
+    answer = (HANDLE if kind == "OPENDIR" else NAME, content)
+    with client_of(answers(**{kind: answer})) as client, pytest.raises(TargetError, match="protocol"):
+        {"REALPATH": client.real_path, "READLINK": client.read_link}.get(kind, client.list)("/srv")
+
+
+def test_ATTACK10_the_names_of_a_folder_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sftp, "MAX_NAMES_BYTES", 5_000)  # a number of the module, not its work
+    page = struct.pack(">I", 1) + entry(b"n" * 1_000)
+    with client_of(answers(READDIR=(NAME, page))) as client, pytest.raises(OSError, match="more than"):
+        client.list("/srv")
