@@ -47,7 +47,7 @@ class RemoteFiles:
         self._connection = connection
         self.name = connection.destination.name
         self._channels = channels or FileChannels(connection, self._sweep, self._explain_loss)
-        self._left = left if left is not None else set()
+        self._left: set[str] = set() if left is None else left
         """Temporary files of writes that a lost connection ended."""
         self._cancellation = cancellation
 

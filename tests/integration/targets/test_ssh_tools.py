@@ -28,7 +28,7 @@ from buddy.tools.grep import grep
 from buddy.tools.jobs import read_job, stop_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.store import Replacement
-from buddy.workspace.targets.connection import HELLO_LIMIT_S
+from buddy.workspace.targets.connection import GREETING_LIMIT_S
 from buddy.workspace.targets.remote_files import RemoteFiles
 from buddy.workspace.undo.log import UndoLog
 from tests.capabilities import requires
@@ -343,7 +343,7 @@ def test_a_server_that_prints_without_end_is_given_up(tmp_path: Path) -> None:
         started = time.monotonic()
         with pytest.raises(ToolError, match="can't be reached"):
             server.connection().ensure()
-        assert time.monotonic() - started < HELLO_LIMIT_S / 2
+        assert time.monotonic() - started < GREETING_LIMIT_S / 2
 
 
 async def test_a_refused_connection_is_told_at_the_start(server: SshServer, tmp_path: Path) -> None:
