@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 
 from buddy.agent.messages import AssistantPart, Call, Image, Text, UserPart
-from buddy.extend.imports.conversation import Conversation, blocks_of, images_of
 from buddy.extend.imports.findings import Table, section
+from buddy.extend.imports.imported_history import ImportedHistory, blocks_of, images_of
 from buddy.extend.tool_names import buddy_call
 
 _CONTEXT = ("<local-command", "<command-name>", "<command-message>", "Caveat: The messages below")
@@ -22,9 +22,9 @@ def talk_of(lines: Sequence[Table]) -> list[Table]:
     return [node for node in _nodes(lines).values() if node.get("type") in ("user", "assistant")]
 
 
-def read_lines(lines: Sequence[Table]) -> tuple[Conversation, list[str]]:
+def read_lines(lines: Sequence[Table]) -> tuple[ImportedHistory, list[str]]:
     """Return the conversation and its names, the last one last."""
-    conversation = Conversation()
+    conversation = ImportedHistory()
     nodes = _nodes(lines)
     branch = _branch(nodes, talk_of(lines)[-1])
     for node in branch:
@@ -50,7 +50,7 @@ def _branch(nodes: dict[str, Table], last: Table) -> list[Table]:
     return branch[::-1]
 
 
-def _add(conversation: Conversation, message: Table) -> None:
+def _add(conversation: ImportedHistory, message: Table) -> None:
     blocks = blocks_of(message.get("content"))
     if not isinstance(message.get("content"), list):
         blocks = [{"type": "text", "text": message.get("content")}]
@@ -70,7 +70,7 @@ def _add(conversation: Conversation, message: Table) -> None:
     conversation.ask(prompt)
 
 
-def _add_results(conversation: Conversation, blocks: Sequence[Table]) -> None:
+def _add_results(conversation: ImportedHistory, blocks: Sequence[Table]) -> None:
     for block in blocks:
         if block.get("type") == "tool_result":
             text, images = _result(block.get("content"))

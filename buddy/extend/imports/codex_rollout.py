@@ -14,8 +14,8 @@ from typing import cast
 
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import AssistantPart, Call, Image, Text, UserPart
-from buddy.extend.imports.conversation import Conversation, blocks_of, images_of
 from buddy.extend.imports.findings import Table, section
+from buddy.extend.imports.imported_history import ImportedHistory, blocks_of, images_of
 
 _CONTEXT = (
     *("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions"),
@@ -58,13 +58,13 @@ def wrap_bare(items: Iterable[Table]) -> tuple[str, list[Table]]:
     return "", lines
 
 
-def read_lines(lines: Iterable[Table], model: str) -> tuple[Conversation, list[str]]:
+def read_lines(lines: Iterable[Table], model: str) -> tuple[ImportedHistory, list[str]]:
     """Return the conversation and its names, the last one last.
 
     A compaction whose summary can be read begins the conversation anew. Most are encrypted for the provider:
     everything before such a one stays.
     """
-    conversation = Conversation()
+    conversation = ImportedHistory()
     names: list[str] = []
     for line in lines:
         payload = section(line, "payload")
@@ -72,7 +72,7 @@ def read_lines(lines: Iterable[Table], model: str) -> tuple[Conversation, list[s
             case "turn_context", _:
                 model = str(payload.get("model") or model)
             case "compacted", _ if str(payload.get("message") or "").strip():
-                conversation = Conversation()
+                conversation = ImportedHistory()
                 conversation.ask([Text(str(payload["message"]))])
             case "event_msg", "thread_rolled_back":
                 turns = payload.get("num_turns")
@@ -103,7 +103,7 @@ def _texts(payload: Table) -> list[str]:
     ]
 
 
-def _add_message(conversation: Conversation, payload: Table, model: str) -> None:
+def _add_message(conversation: ImportedHistory, payload: Table, model: str) -> None:
     texts = [text for text in _texts(payload) if text]
     if payload.get("role") == "assistant":
         answer: list[AssistantPart] = [

@@ -22,8 +22,8 @@ from buddy.agent.tool import ToolError
 from buddy.extend.imports import claude_session, codex_rollout
 from buddy.extend.imports.claude_session import talk_of
 from buddy.extend.imports.codex_rollout import is_bare, is_of_subagent, is_rollout, request_of, wrap_bare
-from buddy.extend.imports.conversation import Conversation
 from buddy.extend.imports.findings import Table, home_folder, section
+from buddy.extend.imports.imported_history import ImportedHistory
 from buddy.safety.paths import is_beneath, open_regular
 from buddy.safety.sanitise import one_line, visible
 from buddy.safety.secrets.redact import redact, redact_message
@@ -134,7 +134,7 @@ def _read_codex(path: str, first: Table, lines: Iterator[Table], root: str) -> T
 
 
 def _transcript(
-    program: Program, path: str, titles: list[str], first: Table, conversation: Conversation
+    program: Program, path: str, titles: list[str], first: Table, conversation: ImportedHistory
 ) -> Transcript | None:
     messages = tuple(map(redact_message, conversation.messages))
     prompts = [

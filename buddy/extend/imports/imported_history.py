@@ -23,7 +23,7 @@ from buddy.extend.imports.findings import Table
 from buddy.safety.sanitise import new_id
 
 
-class Conversation:
+class ImportedHistory:
     """Messages in the order providers want them: replies of one model in a row are one message, and the
     results of its calls follow it in the order of the calls, before any prompt that came between."""
 
