@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import ToolMessage
-from buddy.workspace.sandbox.probe import memory_file
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
@@ -196,8 +195,10 @@ def no_landlock() -> Iterator[tuple[str, ...]]:
         *(0x06, 0, 0, 0x00050000 | 38),  # ENOSYS
         *(0x06, 0, 0, 0x7FFF0000),
     )
-    descriptor = memory_file(refused)
+    descriptor = os.memfd_create("filter", 0)
     try:
+        os.write(descriptor, refused)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         yield (*WITHOUT_NAMESPACES[:-1], "--seccomp", str(descriptor), "--")
     finally:
         os.close(descriptor)
