@@ -24,8 +24,11 @@ def plugin(options: Options, environment: Mapping[str, str]) -> int:
     try:
         match tuple(options.words):
             case ("add", source):
+                before = {one.name: one.source for one in store.all()}
                 added, contents = store.add(source, cwd=os.getcwd())
                 print(f"added {added.name} ({added.path})")  # noqa: T201 - the command's answer
+                if (replaced := before.get(added.name, source)) != source:  # its author chose the name
+                    print(f"  in place of {added.name} from {one_line(replaced, 200)}")  # noqa: T201 - as above
                 print("\n".join(_lines(contents)))  # noqa: T201 - the command's answer
             case () | ("list",):
                 found = store.all()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.json_codec import items, loads, mapping
 from buddy.agent.provider import ErrorKind, ProviderError
 from buddy.llm.error_patterns import BY_STATUS, BY_TYPE, WORDS, ErrorRule
@@ -80,8 +81,9 @@ def read_json_body(value: Any) -> ErrorBody:
             delays.append(found)
         elif key in TYPE_KEYS:
             types.append(found)
-            if key == "code" and found.isdigit() and 400 <= int(found) < 600:
-                numbers.append(int(found))
+            status = whole_number(found) if key == "code" else None
+            if status is not None and 400 <= status < 600:
+                numbers.append(status)
         elif key in TEXT_KEYS or not key:
             texts.append(found)
     text = next((text for text in texts if text.strip()), "")

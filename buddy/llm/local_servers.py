@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.json_codec import items, loads, mapping, string
 from buddy.agent.provider import ProviderError
 from buddy.llm.catalog import ServerModel
@@ -199,8 +200,8 @@ def _ollama_context(shown: Mapping[str, Any]) -> int:
     """`num_ctx` of the model's own file, else what the model was made for."""
     for line in string(shown.get("parameters")).splitlines():
         name, _, value = line.strip().partition(" ")
-        if name == "num_ctx" and value.strip().isdigit():
-            return int(value)
+        if name == "num_ctx" and (tokens := whole_number(value.strip())) is not None:
+            return tokens
     info = mapping(shown.get("model_info"))
     return next(
         (value for key, value in info.items() if key.endswith(".context_length") and isinstance(value, int)),

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.git_repository import read_regular
@@ -226,14 +227,14 @@ class ResultReader:
 
     def _add_words(self, line: str) -> None:
         for found in WORD().finditer(line):
-            self._add(found[2], int(found[1]))
+            self._add(found[2], whole_number(found[1]) or 0)
 
     def _add_groups(self, groups: dict[str, str]) -> None:
         if "kind" in groups:
-            self._add(groups["kind"], int(groups["count"]))
+            self._add(groups["kind"], whole_number(groups["count"]) or 0)
             return
         for kind, count in groups.items():
-            self._add(kind, int(count))
+            self._add(kind, whole_number(count) or 0)
 
     def _read_go(self, line: str) -> None:
         found = GO_TEST().fullmatch(line)
@@ -247,11 +248,12 @@ class ResultReader:
     def _read_unittest(self, line: str) -> None:
         """unittest says how many ran, and then how many of those did not pass."""
         if ran := UNITTEST_RAN().fullmatch(line):
-            self._ran = int(ran[1])
+            self._ran = whole_number(ran[1]) or 0
         elif self._ran >= 0 and (end := UNITTEST_END().fullmatch(line)):
             numbers = dict(re.findall(r"([\w ]+?)=(\d+)", (end["counts"] or "").replace(", ", ",")))
-            failed = int(numbers.get("failures", 0)) + int(numbers.get("errors", 0))
-            skipped = int(numbers.get("skipped", 0))
+            counts = {name: whole_number(number) or 0 for name, number in numbers.items()}
+            failed = counts.get("failures", 0) + counts.get("errors", 0)
+            skipped = counts.get("skipped", 0)
             self._add("failed", failed)
             self._add("skipped", skipped)
             self._add("passed", max(0, self._ran - failed - skipped))

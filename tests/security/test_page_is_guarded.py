@@ -185,6 +185,18 @@ async def test_a_body_that_says_it_is_huge_is_not_read(page: Page, length: str) 
     assert (await page.exchange(raw)).status in (400, 413)
 
 
+async def test_ATTACK10_a_body_with_two_lengths_is_refused(page: Page) -> None:
+    lines = ("Content-Type: application/json", "Content-Length: 5", "Transfer-Encoding: chunked")
+    second = page.head("GET", "/session")
+    stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
+    writer.write(page.head("POST", "/prompt", *lines) + b"0\r\n\r\n" + second)
+    async with asyncio.timeout(30):
+        answers = await stream.read(-1)  # to the end: what follows is not answered
+    writer.close()
+    assert answers.split()[1] == b"400"
+    assert answers.count(b"HTTP/1.1") == 1
+
+
 async def test_a_body_without_a_length_is_read_up_to_the_limit(page: Page) -> None:
     stream, writer = await asyncio.open_connection("127.0.0.1", page.port)
     writer.write(page.head("POST", "/prompt", "Content-Type: application/json", "Transfer-Encoding: chunked"))

@@ -118,6 +118,9 @@ def _judge_body(method: str, headers: Sequence[tuple[bytes, bytes]]) -> Refusal 
     # A page of another site can send a form or plain text without asking the browser first, but no JSON.
     if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
         return Refusal(415, "expected Content-Type: application/json")
+    if _values(headers, b"content-length") and _values(headers, b"transfer-encoding"):
+        # Two lengths: a proxy on the way may have believed the other one.
+        return Refusal(400, "expected Content-Length or Transfer-Encoding, found both")
     for length in _values(headers, b"content-length"):
         if not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
             return Refusal(413, f"expected a body of at most {MAX_BODY_BYTES:,} bytes, found {length[:20]}")

@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.json_codec import dollars, dumps
 from buddy.agent.provider import ProviderError
 from buddy.llm.direct.lane import Answer, Endpoint, HttpClient, OneClient, Post, host_of, refuse_failure
@@ -147,9 +148,9 @@ class OpenAIPictures:
 
     async def _read(self, answer: Answer, most: int, heard: Heard) -> bytes:
         body = bytearray()
-        stated = answer.headers.get("content-length", "")
-        if stated.isdecimal() and int(stated) > most:
-            raise self._unusable(f"an answer of {int(stated):,} bytes comes; at most {most:,} are read")
+        stated = whole_number(answer.headers.get("content-length", ""))
+        if stated is not None and stated > most:
+            raise self._unusable(f"an answer of {stated:,} bytes comes; at most {most:,} are read")
         async for chunk in answer.body():
             body += chunk
             if len(body) > most:

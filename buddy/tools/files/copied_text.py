@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 
@@ -141,7 +142,9 @@ def _has_numbers(lines: list[str]) -> bool:
     found = _LINE_NUMBER().match(lines[0])
     if found is None or len(found.group(1)) < 6:
         return False
-    first = int(found.group(1))
+    first = whole_number(found.group(1).strip())
+    if first is None:
+        return False
     return all(line.startswith(f"{number:>6}\t") for number, line in enumerate(lines, first))
 
 

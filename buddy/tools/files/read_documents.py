@@ -161,7 +161,7 @@ def _read(
             text = str(reader.pages[at].extract_text()).strip()
         except broken as error:
             text = f"(this page cannot be read: {error})"
-        text = text or "(no text on this page; it may be a picture)"
+        text = text or "(no text was read on this page: it may be a picture, or too large to unpack)"
         if texts and size + len(text) > MAX_PDF_CHARS:
             break
         whole = len(text) <= MAX_PDF_CHARS

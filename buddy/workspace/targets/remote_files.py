@@ -259,8 +259,11 @@ class RemoteFiles:
         return status.owner if status is not None else None
 
     def _discard(self, temporary: str) -> None:
-        with suppress(OSError, TargetError), self._borrow() as client:
-            client.remove(temporary)
+        try:
+            with suppress(OSError), self._borrow() as client:
+                client.remove(temporary)
+        except TargetError:
+            self._left.add(temporary)
 
     def _is_full(self, folder: str) -> bool:
         with suppress(OSError, TargetError), self._borrow() as client:

@@ -267,3 +267,15 @@ async def test_servers_of_a_plug_in_are_called_from_its_file_and_its_manifest(tm
         ran = await program.run(*YOLO, "exec", "go")
         assert ran.out == "done\n", ran.err
         assert model.requests[-1].tool_results == ["you said a", "you said b"]
+
+
+async def test_ATTACK10_a_plug_in_that_takes_the_place_of_another_is_told(tmp_path: Path) -> None:
+    program = Program(tmp_path, "http://127.0.0.1:9")
+    for folder in ("mine", "theirs"):
+        manifest = tmp_path / folder / ".claude-plugin/plugin.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text('{"name": "notes"}')
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    assert "in place of" not in (await program.run("plugin", "add", mine)).out
+    assert "in place of" not in (await program.run("plugin", "add", mine)).out
+    assert f"in place of notes from {mine}" in (await program.run("plugin", "add", theirs)).out

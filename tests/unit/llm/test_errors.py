@@ -293,6 +293,8 @@ def test_long_messages_are_cut():
         "[[[[[[[[[[1]]]]]]]]]]",
         "{" * 100_000,
         {"error": None},
+        {"error": {"code": "²"}},
+        {"error": {"code": "9" * 5_000}},
         None,
         7,
         [[[]]],
@@ -391,3 +393,9 @@ def test_RU_21_the_innermost_message_is_told(told):
         "rate_limit",
         "example.com answered 429 (too many requests): slow down",
     )
+
+
+@pytest.mark.parametrize("code", ["²", "9" * 5_000])
+def test_ATTACK10_a_code_that_is_no_number_hides_no_message(code):
+    body = read_body({"error": {"code": code, "message": "out of credit"}})
+    assert (body.text, body.status) == ("out of credit", 0)

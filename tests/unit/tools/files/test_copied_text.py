@@ -107,3 +107,12 @@ async def test_a_new_file_may_hold_what_it_likes(tmp_path: Path) -> None:
     project = ToolProject(tmp_path)
     await project.call(write_file, path="how.md", content="Write:\n// ... existing code ...\n")
     assert project.bytes("how.md").endswith(b"code ...\n")
+
+
+async def test_ATTACK10_a_number_of_many_digits_in_front_is_content(tmp_path: Path) -> None:
+    project = ToolProject(tmp_path)
+    project.put("a.txt", "a\nb\n")
+    await project.call(read_file, path="a.txt")
+    content = "9" * 5_000 + "\tx\n"
+    await project.call(write_file, path="a.txt", content=content)
+    assert project.bytes("a.txt") == content.encode()

@@ -166,7 +166,8 @@ def pdf(*texts: str) -> bytes:
 async def test_a_pdf_is_read_by_pages(project: ToolProject) -> None:
     project.put("a.pdf", pdf("First page", "", "Third page"))
     assert await project.ask(read_file, path="a.pdf") == (
-        "--- page 1 ---\nFirst page\n--- page 2 ---\n(no text on this page; it may be a picture)\n"
+        "--- page 1 ---\nFirst page\n"
+        "--- page 2 ---\n(no text was read on this page: it may be a picture, or too large to unpack)\n"
         "--- page 3 ---\nThird page\n[a.pdf: pages 1–3 of 3]"
     )
     assert (
