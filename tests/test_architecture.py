@@ -422,6 +422,38 @@ def test_what_a_check_is_told_to_pass_over_names_its_code_and_its_reason() -> No
     assert lines == []
 
 
+def test_the_names_that_tests_import_exist() -> None:
+    """Pyright reads `buddy/` alone, and a file of tests that can't be imported is easily overlooked."""
+    missing = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module} has no {name.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("buddy", "tests")
+        for name in node.names
+        if name.name not in _names_of(node.module or "")
+    ]
+    assert missing == []
+
+
+@cache
+def _names_of(module: str) -> frozenset[str]:
+    """Return the names that a module binds anywhere, and those of the modules in a package."""
+    place = ROOT.joinpath(*module.split("."))
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    names = {one.stem for one in place.iterdir()} if place.is_dir() else set[str]()
+    for node in ast.walk(_tree(path)) if path.exists() else ():
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=alias):
+                names.add(alias or name.split(".")[0])
+            case _:
+                pass
+    return frozenset(names)
+
+
 def test_test_folders_are_no_packages() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 
