@@ -132,13 +132,16 @@ class Task:
         return self.runner is not None and not self.runner.done()
 
     def start_from(self, original: Task) -> None:
-        """Copy another task's conversation and, in the same workspace, what its tools know about files."""
+        """Copy another task's conversation, what its subagent file says (but not what was allowed for one of
+        its turns) and, in the same workspace, what its tools know about files."""
         if original.workspace is self.workspace:
             self.services = original.services.copy(self.task_id)
         self.copy_of, self.copied = original.task_id, copyable_length(original.history)
         self.history = original.history[: self.copied]
         self.compaction = original.compaction
         self.loaded_tools = original.loaded_tools
+        self.profile, self.tools = original.profile, original.tools
+        self.call_limits = CallLimits(original.call_limits.mode)
 
     @property
     def has_only_a_copy(self) -> bool:

@@ -10,17 +10,22 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from types import FrameType
 from typing import Any, cast
 
 import jinja2
 import jinja2.sandbox
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 
 MAX_STEPS = 1_000_000
 """Lines of Python, about a second. The longest template that ships takes a few thousand."""
 MAX_CHARS = 10_000_000
+MAX_MADE = 100_000_000
+"""Characters and items of all values a rendering makes, those it drops again too."""
 MAX_BITS = 100_000
+_TOO_LARGE = "it makes a value that is too large"
 _WIDTH = re.compile(r"%(?:\([^)]*\))?[^a-zA-Z%(]*?(?:\*|\d{5})")
 _FIELD = re.compile(r"\{[^{}]*:[^{}]*(?:\d{5}|\{)")
 """A field of `str.format` that is wide, or whose width is another field."""
@@ -35,75 +40,148 @@ class _EndlessError(BaseException):
     an error of a trace ends the trace."""
 
 
-def _check(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    numbers = (value for value in (*arguments, *named.values()) if isinstance(value, int))
+def _weigh(value: object) -> int:
+    """Return the characters and items of a value, each as often as it would be written; beyond `MAX_CHARS`
+    some larger number."""
+    weight, pending = 0, [value]
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, str | bytes | list | tuple | set | frozenset | dict):
+            continue
+        weight += len(cast(Sized, part))
+        if weight > MAX_CHARS:
+            break
+        if isinstance(part, dict):
+            pending.extend((*cast(Mapping[object, object], part), *part.values()))
+        elif not isinstance(part, str | bytes):
+            pending.extend(cast(list[object], part))
+    return weight
+
+
+def _check_made(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Refuse a function that may make a value that is too large, judged by its numbers and texts."""
+    values = (*arguments, *named.values())
+    numbers = [value for value in values if isinstance(value, int)]
     if any(number > MAX_BITS for number in numbers):
         raise _EndlessError(f"it makes a value that is too large: expected numbers up to {MAX_BITS:,}")
-
-
-def _check_text(name: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse a function that would make one text of many or of a wide one in one step."""
-    text = next((value for value in arguments if isinstance(value, str)), "")
+    weights = list(map(_weigh, values))
+    if sum(weights) > MAX_CHARS:
+        raise _EndlessError(_TOO_LARGE)
+    at, text = next(((at, value) for at, value in enumerate(values) if isinstance(value, str)), (0, ""))
+    most, second, *_ = (*sorted((*weights, *numbers), reverse=True), 0, 0)
     match name:
         case "format" | "format_map":
+            fields = max(text.count("{"), text.count("%"))
             is_large = _WIDTH.search(text) is not None or _FIELD.search(text) is not None
-        case "replace" | "join" | "indent" | "expandtabs":
-            most, second, *_ = (*sorted(map(_length, arguments), reverse=True), 0, 0)
-            is_large = (most + 1) * (second + 1) > MAX_CHARS or sum(map(_items, arguments)) > MAX_CHARS
+            is_large = is_large or fields * sum((*weights[:at], *weights[at + 1 :])) > MAX_CHARS
+        case "replace" | "join" | "indent" | "expandtabs" | "wordwrap" | "urlize" | "tojson":
+            is_large = (most + 1) * (second + 1) > MAX_CHARS
         case "translate":
             is_large = True  # no template needs it
         case _:
             is_large = False
     if is_large:
-        raise _EndlessError("it makes a value that is too large")
+        raise _EndlessError(_TOO_LARGE)
 
 
-def _length(value: object) -> int:
-    if isinstance(value, int):
-        return value
-    return len(value) if isinstance(value, Sized) else 0
+class _Generator(CodeGenerator):
+    """Makes code in which lists, tuples, dictionaries and joined texts are weighed as soon as they exist:
+    even comparing two of them may take for ever."""
 
+    def visit_List(self, node: nodes.List, frame: Frame) -> None:
+        """Write a list."""
+        self._weighed(super().visit_List, node, frame)
 
-def _items(value: object) -> int:
-    """Return how long the texts in a list are together."""
-    return sum(map(_length, cast(list[object], value))) if isinstance(value, list | tuple) else 0
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
+        """Write a tuple, or the targets of an assignment."""
+        if node.ctx == "load":
+            self._weighed(super().visit_Tuple, node, frame)
+        else:
+            super().visit_Tuple(node, frame)
 
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
+        """Write a dictionary."""
+        self._weighed(super().visit_Dict, node, frame)
 
-def _modest(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that takes no number of which it may make as many."""
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+        """Write what `~` joins."""
+        self.write("environment.write_together((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
 
-    @functools.wraps(function)  # with the marks by which jinja2 passes it the context
-    def checked(*arguments: Any, **named: Any) -> Any:
-        _check(arguments, named)
-        _check_text(name, (*arguments, *named.values()))
-        return function(*arguments, **named)
-
-    return checked
+    def _weighed(self, visit: Callable[[Any, Frame], None], node: nodes.Node, frame: Frame) -> None:
+        self.write("environment.count(")
+        visit(node, frame)
+        self.write(")")
 
 
 class _BoundedEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset(("*", "**", "%"))
+    intercepted_binops = frozenset(("*", "**", "%", "+"))
+    code_generator_class = _Generator
 
     def __init__(self) -> None:
         super().__init__(
-            undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
+            undefined=jinja2.StrictUndefined,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            optimized=False,  # constants are computed while rendering, where they are counted
+            finalize=self._count_written,
         )
-        self.filters = {name: _modest(name, function) for name, function in self.filters.items()}
+        self.filters = {name: self._modest(name, function) for name, function in self.filters.items()}
+        self.concat = self._concat  # what a block, a macro or {% set %} wrote
+        self._made = 0
+
+    def count(self, value: Any) -> Any:
+        """Return a value, unless it is too large by itself or with all that were made before."""
+        weight = _weigh(value)
+        self._made += weight
+        if weight > MAX_CHARS or self._made > MAX_MADE:
+            raise _EndlessError(_TOO_LARGE)
+        return value
+
+    def write_together(self, values: tuple[Any, ...]) -> str:
+        """Return some values as one text."""
+        self.count(values)
+        return "".join(map(str, values))
+
+    @jinja2.pass_context  # with it jinja2 computes no output while it compiles
+    def _count_written(self, _context: object, value: Any) -> Any:
+        return self.count(value)
+
+    def _concat(self, pieces: Iterable[str], /) -> str:
+        written = self.count(list(pieces))
+        return "".join(written)
+
+    def _modest(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a filter that makes no value that is too large."""
+
+        @functools.wraps(function)  # with the marks by which jinja2 passes it the context
+        def checked(*arguments: Any, **named: Any) -> Any:
+            _check_made(name, arguments, named)
+            return self.count(function(*arguments, **named))
+
+        return checked
 
     def call(self, *arguments: Any, **named: Any) -> Any:
-        """Call what a template calls, unless with a number of which it may make as many."""
-        _check(arguments, named)
+        """Call what a template calls, unless it makes a value that is too large."""
         method = arguments[1]
         of = getattr(getattr(method, "__wrapped__", method), "__self__", None)  # jinja2 wraps `format`
-        if isinstance(of, str):
-            _check_text(method.__name__, (of, *arguments[2:], *named.values()))
-        return super().call(*arguments, **named)
+        is_text = isinstance(of, str)
+        _check_made(
+            method.__name__ if is_text else "", (*((of,) if is_text else ()), *arguments[2:]), named
+        )
+        return self.count(super().call(*arguments, **named))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Compute what an operator makes, unless it is too large."""
-        if _size(operator, left, right) > MAX_BITS:
-            raise _EndlessError("it makes a value that is too large")
-        return super().call_binop(context, operator, left, right)
+        if operator == "+":
+            self.count((left, right))
+        elif _size(operator, left, right) > MAX_BITS:
+            raise _EndlessError(_TOO_LARGE)
+        return self.count(super().call_binop(context, operator, left, right))
 
 
 def render(text: str, known: Mapping[str, Any]) -> str:
@@ -148,8 +226,11 @@ def _bounded(environment: jinja2.Environment, text: str, known: Mapping[str, Any
 
 def _size(operator: str, left: object, right: object) -> int:
     """Return about how many bits or items an operator would make."""
+    if operator == "%" and isinstance(left, str):
+        is_large = _WIDTH.search(left) or left.count("%") * _weigh(right) > MAX_CHARS
+        return MAX_BITS + 1 if is_large else 0
     if operator == "%":
-        return MAX_BITS + 1 if isinstance(left, str) and _WIDTH.search(left) else 0
+        return 0
     if operator == "**":
         return left.bit_length() * abs(right) if isinstance(left, int) and isinstance(right, int) else 0
     for some, times in ((left, right), (right, left)):

@@ -83,3 +83,72 @@ def test_ATTACK7_rendering_without_end_is_an_error(text: str, why: str) -> None:
 )
 def test_ordinary_templates_are_rendered(text: str, rendered: str) -> None:
     assert render(text, KNOWN) == rendered
+
+
+DOUBLED = (
+    "{% set ns = namespace(x='a' * 90000) %}{% for i in range(40) %}BODY{% endfor %}{{ ns.x | length }}"
+)
+HEAVY = "(['a' * 90000] * 90000)"
+DOUBLES = (
+    "{% set ns.x = ns.x ~ ns.x %}",
+    "{% set ns.x = ns.x + ns.x %}",
+    "{% set ns.x = '%s%s' % (ns.x, ns.x) %}",
+    "{% set ns.x = '{}{}'.format(ns.x, ns.x) %}",
+    "{% set ns.x = '%s%s' | format(ns.x, ns.x) %}",
+    "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}",
+    "{% set ns.x = [ns.x, ns.x] | string %}",
+    "{% set ns.x = [ns.x, ns.x] | tojson %}",
+    "{% set ns.x = {'a': ns.x, 'b': ns.x} | pprint %}",
+    "{% set ns.x = [ns.x, ns.x] %}",
+    "{% set ns.x = (ns.x, ns.x) %}",
+    "{% set ns.x = {'a': ns.x, 'b': ns.x} %}",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(DOUBLED.replace("BODY", body) for body in DOUBLES),
+        f"{{{{ {HEAVY} }}}}",
+        f"{{{{ {HEAVY} ~ '' }}}}",
+        f"{{{{ {HEAVY} | string | length }}}}",
+        f"{{{{ {HEAVY} | tojson | length }}}}",
+        f"{{{{ {HEAVY} | pprint | length }}}}",
+        f"{{{{ {HEAVY} | upper | length }}}}",
+        f"{{{{ {HEAVY} | urlencode | length }}}}",
+        f"{{{{ ('%s' % [{HEAVY}]) | length }}}}",
+        f"{{{{ '{{}}'.format({HEAVY}) | length }}}}",
+        "{{ ('{0}' * 30000).format('a' * 90000) | length }}",
+        "{{ (('%(x)s' * 18000) % {'x': 'a' * 90000}) | length }}",
+        "{{ ('%(x)s' * 18000) | format(x='a' * 90000) | length }}",
+        "{{ ('a ' * 45000) | wordwrap(1, wrapstring='x' * 90000) | length }}",
+        "{{ ([0] * 90000) | tojson(indent=90000) | length }}",
+        "{{ ('http://a.b ' * 9000) | urlize(rel='x' * 90000) | length }}",
+        "{% set t %}{% for a in range(90000) %}" + "y" * 9000 + "{% endfor %}{% endset %}{{ t | length }}",
+        "{% macro m() %}{% for a in range(90000) %}"
+        + "y" * 9000
+        + "{% endfor %}{% endmacro %}{{ m() | length }}",
+        "{{ range(99999) | map('string') | map('center', 99999) | list | length }}",
+        "{% set ns = namespace(x=(1,), y=(1,)) %}{% for i in range(90) %}{% set ns.x = (ns.x, ns.x) %}"
+        "{% set ns.y = (ns.y, ns.y) %}{% endfor %}{{ ns.x == ns.y }}",
+    ],
+)
+def test_ATTACK10_texts_and_lists_that_grow_without_end_are_errors(text: str) -> None:
+    with pytest.raises(RenderingError, match="too large|does not come to an end"):
+        render(text, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("{{ name ~ '-' ~ 7 ~ parts }}", "shop-7['a', 'b']"),
+        ("{{ 'a' ~ 'b' + 'c' }}{{ [1] + [2] }}{{ 1 + 2 }}", "abc[1, 2]3"),
+        ("{% for a, b in [(1, 2), (3, 4)] %}{{ a + b }}{% endfor %}{% set c, d = 5, 6 %}{{ c }}{{ d }}", "3756"),
+        ("{{ {'a': [1, (2,)]} }}{{ {'a': 1}.a }}{{ [[1, 2][1]] }}", "{'a': [1, (2,)]}1[2]"),
+        ("{% set t %}{{ name }}!{% endset %}{{ t ~ t }}{{ t | upper }}", "shop!shop!SHOP!"),
+        ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(1) ~ m(2) }}", "<1><2>"),
+        ("{{ ('a' * 50000) | length }}{{ parts | tojson }}{{ 'a b' | wordwrap(1) }}", '50000["a", "b"]a\nb'),
+    ],
+)
+def test_ATTACK10_joined_texts_and_lists_are_as_before(text: str, rendered: str) -> None:
+    assert render(text, KNOWN) == rendered
