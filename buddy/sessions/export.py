@@ -117,18 +117,22 @@ def _part(part: UserPart | AssistantPart) -> _ExportBlock:
 
 
 def _markdown(state: SessionState, redact: Redact) -> str:
-    lines = [f"# {_line(redact(_title(state)))}", ""]
+    def safe(text: str) -> str:
+        # Redacted again, as in HTML. Tabs stay: they are part of code.
+        return redact("\t".join(clean(piece, blank_lines=0) for piece in redact(text).split("\t")))
+
+    lines = [f"# {_line(safe(_title(state)))}", ""]
     for task in state.tasks:
-        lines += [f"## {_line(redact(_heading(task)))}", ""]
+        lines += [f"## {_line(safe(_heading(task)))}", ""]
         for message in task.history:
             for block in _blocks(message):
-                lines += _markdown_block(block, redact)
+                lines += _markdown_block(block, safe)
     return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
 
-def _markdown_block(block: _ExportBlock, redact: Redact) -> list[str]:
-    text = redact(block.text)
-    title = [f"### {_line(redact(block.title))}", ""] if block.title else []
+def _markdown_block(block: _ExportBlock, safe: Callable[[str], str]) -> list[str]:
+    text = safe(block.text)
+    title = [f"### {_line(safe(block.title))}", ""] if block.title else []
     if not block.code:
         return [*title, text, ""]
     fence = "```"

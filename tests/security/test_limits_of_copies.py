@@ -1,4 +1,4 @@
-"""A copy of a task that works by a subagent file is limited as that task is: its mode, its tools, its words."""
+"""A copy of a task that works by a subagent file is limited as that task is: its mode, tools and prompt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ async def test_ATTACK10_a_copy_has_the_tools_and_words_of_the_subagent_file(tmp_
     async with scripted_session(tmp_path, script, attended=False) as ready:
         board = ready.session.board
         task = board.open("review")
-        board.work_by(task.task_id, AgentProfile("reviewer", "You review.", tools=("read_file",), mode="yolo"))
+        board.work_by(
+            task.task_id, AgentProfile("reviewer", "You review.", tools=("read_file",), mode="yolo")
+        )
         await board.submit(task.task_id, "look")
         copy = board.open(copy_of=board.open(copy_of=task.task_id).task_id)
         assert copy.tools == {"read_file"}

@@ -279,6 +279,13 @@ def test_RU_H5_rustup_proxies_obey_the_repository(project: ShellProject) -> None
         assert project.analyser.analyse(command, place).level == "ask", command
 
 
+def test_ATTACK10_npx_makes_the_folders_that_an_npmrc_names(project: ShellProject) -> None:
+    assert project.analyse("npx --version").level == "core"
+    (project.root / ".npmrc").write_text("cache=/home/me/.ssh/authorized_keys\n")
+    for command in ("npx --version", "npx -v", "npm --version", "npm ls", "cd src && npx --version"):
+        assert project.analyse(command).level == "ask", command
+
+
 SHIMS = {
     "asdf": '#!/usr/bin/env bash\n# asdf-plugin: nodejs 20\nexec /home/u/.asdf/bin/asdf exec "node" "$@"\n',
     "pyenv": '#!/usr/bin/env bash\nexec "/home/u/.pyenv/libexec/pyenv" exec "$program" "$@"\n',

@@ -70,22 +70,43 @@ def test_searches_meet_every_secret_file(tmp_path: Path, name: str) -> None:
     assert "it reads" in project.reason("grep -rn colour .")
 
 
+def _shown_by_git(folder: Path, names: list[str]) -> list[str]:
+    """The names whose diffs git would show in a command that only reads."""
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    told = subprocess.run(
+        ["git", "check-attr", "-z", "--stdin", "diff"],
+        cwd=folder,
+        input="\0".join(names),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **READ_ONLY_ENVIRONMENT},
+    ).stdout.split("\0")
+    return [name for name, value in zip(told[::3], told[2::3], strict=False) if value != "unset"]
+
+
 def test_git_shows_no_diff_of_secret_files(tmp_path: Path) -> None:
     copies = [name.removeprefix("/") for name, _ in SECRET_AT_HOME if name.count("/") > 1]
     names = [*SECRETS, *SECRET_ANYWHERE, *copies, *(f"{name}/x" for name in copies)]
     secret = [name for name in names if secret_reason(f"/w/{name}", NOWHERE)]
-    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    told = subprocess.run(
-        ["git", "check-attr", "--stdin", "diff"],
-        cwd=tmp_path,
-        input="\n".join(secret),
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **READ_ONLY_ENVIRONMENT},
-    ).stdout
     assert len(secret) > 60
-    assert [line for line in told.splitlines() if not line.endswith(": diff: unset")] == []
+    assert _shown_by_git(tmp_path, secret) == []
+
+
+def test_ATTACK10_git_shows_no_diff_of_copies_of_secret_files(tmp_path: Path) -> None:
+    copies = [
+        ".env copy",
+        ".env (1)",
+        "sub/.ENV 2",
+        ".env@prod",
+        ".env+x",
+        ".env,v",
+        ".env~~",
+        ".env.realdist",
+    ]
+    examples = [".env.example", ".env-sample", ".env.local.dist", "example.env", ".environment", ".envoy"]
+    assert [name for name in copies if not secret_reason(f"/w/{name}", NOWHERE)] == []
+    assert _shown_by_git(tmp_path, [*copies, *examples]) == examples
 
 
 @pytest.mark.parametrize("name", [*SECRETS, *SECRET_ANYWHERE])

@@ -2,7 +2,7 @@
 
 The sandbox of jinja2 keeps a template from what is outside of it, not from running for hours. A trace counts
 the lines of Python that rendering runs through, those of jinja2 itself too, and ends it; what makes a large
-value in one step, which no trace sees, is judged by its numbers.
+value in one step, which no trace sees, is judged by its numbers, and every value is weighed when it is made.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def _weigh(value: object) -> int:
         if weight > MAX_CHARS:
             break
         if isinstance(part, dict):
-            pending.extend((*cast(Mapping[object, object], part), *part.values()))
+            items = cast(dict[object, object], part)
+            pending.extend((*items, *items.values()))
         elif not isinstance(part, str | bytes):
             pending.extend(cast(list[object], part))
     return weight
@@ -88,22 +89,22 @@ class _Generator(CodeGenerator):
     """Makes code in which lists, tuples, dictionaries and joined texts are weighed as soon as they exist:
     even comparing two of them may take for ever."""
 
-    def visit_List(self, node: nodes.List, frame: Frame) -> None:
+    def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802 - jinja2 names it
         """Write a list."""
         self._weighed(super().visit_List, node, frame)
 
-    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
+    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802 - jinja2 names it
         """Write a tuple, or the targets of an assignment."""
         if node.ctx == "load":
             self._weighed(super().visit_Tuple, node, frame)
         else:
             super().visit_Tuple(node, frame)
 
-    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802 - jinja2 names it
         """Write a dictionary."""
         self._weighed(super().visit_Dict, node, frame)
 
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - jinja2 names it
         """Write what `~` joins."""
         self.write("environment.write_together((")
         for part in node.nodes:
@@ -170,9 +171,7 @@ class _BoundedEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         method = arguments[1]
         of = getattr(getattr(method, "__wrapped__", method), "__self__", None)  # jinja2 wraps `format`
         is_text = isinstance(of, str)
-        _check_made(
-            method.__name__ if is_text else "", (*((of,) if is_text else ()), *arguments[2:]), named
-        )
+        _check_made(method.__name__ if is_text else "", (*((of,) if is_text else ()), *arguments[2:]), named)
         return self.count(super().call(*arguments, **named))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:

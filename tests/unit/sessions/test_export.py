@@ -65,20 +65,35 @@ def test_html_runs_nothing():
     assert "default-src 'none'" in text
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "<script>alert(1)</script>",
-        "</pre></title><img src=x onerror=alert(1)>",
-        "&lt;script&gt;",
-        "\x1b[2J\x1b]0;title\x07",
-        "\x9b2J",
-        "\u202egnp.exe",
-        "a\rb\x08\x00",
-        f"{KEY[:6]}\x1b[0m{KEY[6:]}",
-        f"{KEY[:6]}\u200b\u202e{KEY[6:]}",
-    ],
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</pre></title><img src=x onerror=alert(1)>",
+    "&lt;script&gt;",
+    "\x1b[2J\x1b]0;title\x07",
+    "\x9b2J",
+    "\u202egnp.exe",
+    "a\rb\x08\x00",
+    f"{KEY[:6]}\x1b[0m{KEY[6:]}",
+    f"{KEY[:6]}\u200b\u202e{KEY[6:]}",
+    "\x1b]0;ti\ttle\x07\x1b[3\t1m",
 )
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_ATTACK10_markdown_keeps_no_control_character(hostile: str):
+    task = TaskRecord(1, TaskChanged(hostile, "idle"), (said("u1", hostile), result("t1", "c1", hostile)))
+    text = export_session(SessionState(name=hostile, tasks=(task,)), "markdown", redact)
+    assert not {char for char in text if not (char.isprintable() or char in "\n\t")}
+    assert KEY not in text
+
+
+def test_markdown_keeps_the_tabs_and_blank_lines_of_code():
+    task = TaskRecord(1, TaskChanged("t", "idle"), (result("t1", "c1", "all:\n\tmake\t-j\n\n\n\n\nend"),))
+    text = export_session(SessionState(tasks=(task,)), "markdown", redact)
+    assert "```\nall:\n\tmake\t-j\n\n\n\n\nend\n```" in text
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
 def test_html_makes_hostile_text_inert_wherever_it_stands(hostile: str):
     task = TaskRecord(1, TaskChanged(hostile, "idle"), (said("u1", hostile), result("t1", "c1", hostile)))
     text = export_session(SessionState(name=hostile, tasks=(task,)), "html", redact)

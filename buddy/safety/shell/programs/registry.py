@@ -108,6 +108,7 @@ _BY_FILES: dict[str, tuple[str, ...]] = {
     "rustup": ("rust-toolchain", "rust-toolchain.toml"),
     "go": ("go.mod", "go.work"),
     "npm": (".npmrc",),
+    "npx": (".npmrc",),
     "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
     "pnpm": ("package.json",),
     "mvn": (".mvn",),
