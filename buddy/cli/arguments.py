@@ -54,7 +54,7 @@ LATER = frozenset({"replay"})
 _WORK = "open exec resume"
 OPTIONS = (
     ("-m --model", "NAME", f"{_WORK} acp serve doctor",
-     "a profile of buddy.toml, or provider/model in litellm's words"),
+     "a profile of buddy.toml, or provider/model, like openai/gpt-5.2"),
     ("--permission-mode", "MODE", f"{_WORK} acp serve",
      "plan, ask, edit, auto, or yolo (as root outside a container only with --i-know)"),
     ("--i-know", "", "", ""),

@@ -103,7 +103,7 @@ def _unknown(catalogue: Catalogue, name: str) -> str:
     near = difflib.get_close_matches(name.lower(), catalogue.names, n=3, cutoff=0.5)
     ids = list(dict.fromkeys(catalogue.names[one] for one in near))
     hint = f"near names: {', '.join(ids)}" if ids else "`buddy models` lists the known ones"
-    return f"unknown model {name!r}: expected provider/model in litellm's words, or a base_url; {hint}"
+    return f"unknown model {name!r}: expected provider/model, like openai/gpt-5.2, or a base_url; {hint}"
 
 
 def _unknown_provider(catalogue: Catalogue, name: str, head: str) -> str:
@@ -113,6 +113,6 @@ def _unknown_provider(catalogue: Catalogue, name: str, head: str) -> str:
     near = difflib.get_close_matches(head.lower(), known, n=3, cutoff=0.7)
     hint = f"near names: {', '.join(near)}" if near else "`buddy models` lists the usual ones"
     return (
-        f"unknown provider {head!r} in {name!r}: expected provider/model in litellm's words, or a profile "
-        f"with a base_url; {hint}"
+        f"unknown provider {head!r} in {name!r}: expected provider/model, like openai/gpt-5.2, or for a "
+        f"server of your own a profile with a base_url; {hint}"
     )

@@ -230,7 +230,7 @@ def error_of(
     if NO_SUCH_PROVIDER in text:
         return ProviderError(
             "not_found",
-            f"no provider is called {provider!r}: expected provider/model in litellm's words, or a base_url; "
+            f"no provider is called {provider!r}: expected provider/model, or a base_url; "
             "`buddy models` lists the known ones",
         )
     if NO_TERMINAL_EVENT in text:

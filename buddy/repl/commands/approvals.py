@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from buddy.agent.formatting import whole_number
+from buddy.agent.formatting import format_count, whole_number
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.context import Context
@@ -140,15 +140,18 @@ def _list(context: Context) -> None:
         (str(number), *_row(one, now, used=one not in policy.rules.unused))
         for number, one in enumerate(removable, 1)
     ]
+    asks = policy.mode != "yolo" or policy.approvals.kind != "ask"
+    answers = f" {_describe_approvals(policy.approvals)}" if asks else ""
+    context.screen.print(NoteBlock("info", f"Mode {policy.mode}: {MODE_WORDS[policy.mode]}.{answers}"))
     for error in policy.rules.errors:
         context.screen.print(NoteBlock("error", error))
     if rows:
         context.screen.print(TableBlock(("number", "from", "rule", "why"), tuple(rows)))
     if removable:
         context.screen.print(NoteBlock("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
-    context.screen.print(NoteBlock("info", f"Mode {policy.mode}. {_describe_approvals(policy.approvals)}"))
-    for line in context.session.sandbox.status.lines():
-        context.screen.print(NoteBlock("info", f"sandbox: {line}"))
+    head, *caveats = context.session.sandbox.status.lines()
+    more = f"; {format_count(len(caveats), 'limit')}: /doctor lists them" if caveats else ""
+    context.screen.print(NoteBlock("hint", f"sandbox: {head}{more}"))
 
 
 def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:

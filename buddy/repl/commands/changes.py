@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import time
 from collections.abc import Sequence
 
 import msgspec
 
+from buddy.agent.display import Diff
 from buddy.agent.formatting import format_count, format_size, name_first, whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
@@ -34,6 +36,7 @@ SHOWN_FIRST_S = 3.0
 """Changes of a command that ran longer are shown first; nobody saves a file during a shorter one."""
 MAX_NAMED = 8
 _MAX_LISTED = 50
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 DAY_S = 24 * 3600.0
 NOT_COVERED = " Files git ignores are not covered."
 
@@ -53,9 +56,14 @@ class UndoSelection(msgspec.Struct, frozen=True):
         return "/undo" + (f" @{self.task_id}" if self.task_id else "") + (" all" if self.everything else "")
 
 
-@command(family="workspace", usage="[@N [all]] [yes ID|without FILE…]", essential=True)
+@command(
+    family="workspace", usage="[list] [@N [all]] [yes ID|without FILE…]", choices=("list",), essential=True
+)
 async def undo(context: Context, argument: str) -> None:
-    """Undo the last change (of a task: /undo @3, all of it: /undo @3 all); your own edits stay"""
+    """Undo the last change (of a task: /undo @3, all of it: /undo @3 all) or list them; your edits stay"""
+    if argument.split()[:1] == ["list"]:
+        await _list_changes(context, argument.partition("list")[2].strip())
+        return
     selection = _parse_selection(context, argument)
     await _forget_lost(context)
     entries = await asyncio.to_thread(log_of(context, selection.task_id).entries, selection.task_id)
@@ -73,6 +81,52 @@ async def undo(context: Context, argument: str) -> None:
         await _take_back(context, selection)
 
 
+async def _list_changes(context: Context, argument: str) -> None:
+    """Print the changes that can be undone, the last first, with what tells two of one file apart."""
+    task_id = task_id_of(context, argument) if argument else None
+    await _forget_lost(context)
+    log = log_of(context, task_id)
+    cwd = context.boundary.cwd
+
+    def read() -> tuple[tuple[UndoEntry, Diff], ...]:
+        last = log.entries(task_id)[: -_MAX_LISTED - 1 : -1]
+        return tuple((entry, diff_of(log, (entry,), cwd)) for entry in last)
+
+    listed = await asyncio.to_thread(read)
+    if not listed:
+        raise CommandError("there is nothing to undo")
+    rows = tuple(
+        (
+            str(entry.id),
+            f"task {entry.task_id}",
+            _kind_of_change(context, entry),
+            f"+{sum(file.added for file in diff.files)} −{sum(file.removed for file in diff.files)}",
+            ", ".join(_changed_lines(diff)),
+            _names(context, entry),
+        )
+        for entry, diff in listed
+    )
+    context.screen.print(TableBlock(("id", "by", "what", "±", "at line", "files"), rows))
+    context.screen.hint("/undo undoes the first; undoing it again goes on with the next")
+
+
+def _changed_lines(diff: Diff) -> list[str]:
+    """Return the first changed line of each hunk of a single file."""
+    if len(diff.files) != 1:
+        return []
+    numbers: list[str] = []
+    at = 0  # 0: the hunk's first change is known
+    for line in diff.files[0].diff.splitlines():
+        if header := _HUNK.match(line):
+            at = int(header[1])
+        elif at and line[:1] in ("+", "-"):
+            numbers.append(str(at))
+            at = 0
+        elif at:
+            at += 1
+    return numbers[:MAX_NAMED]
+
+
 def _parse_selection(context: Context, argument: str) -> UndoSelection:
     words = argument.split()
     task_id = task_id_of(context, words.pop(0)) if words and words[0].startswith("@") else None
@@ -83,8 +137,8 @@ def _parse_selection(context: Context, argument: str) -> UndoSelection:
     shown = whole_number(words[1]) if len(words) == 2 and words[0] == "yes" else None
     if words and words != ["yes"] and shown is None:
         raise CommandError(
-            "expected /undo [@N [all]], /undo [@N [all]] yes ID or /undo [@N] without FILE…, "
-            f"found {argument!r}"
+            "expected /undo [@N [all]], /undo list [@N], /undo [@N [all]] yes ID or "
+            f"/undo [@N] without FILE…, found {argument!r}"
         )
     return UndoSelection(task_id, everything, shown or 0, ())
 

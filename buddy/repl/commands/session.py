@@ -29,10 +29,12 @@ from buddy.tasks.dependencies import ModelAccess
 from buddy.tasks.summarise import CompactionFigures, compact_task, compaction_figures, uncompact_task
 from buddy.tools.search_tools import declared_tokens
 
+MAX_LISTED = 30
+
 
 @command(
     family="session",
-    usage="[list|resume ID|show ID|fork [ID]|new|delete ID]",
+    usage="[list|resume [ID]|show ID|fork [ID]|new|delete ID]",
     aliases=("sessions",),
     choices=("list", "resume", "show", "fork", "new", "delete"),
     completes=("session",),
@@ -60,7 +62,8 @@ async def session(context: Context, argument: str) -> None:
 async def _list(context: Context) -> None:
     summaries = await asyncio.to_thread(context.session.store.list)
     rows = tuple(
-        _row(summary, here=summary.session_id == context.session.session_id) for summary in summaries[:30]
+        _row(summary, here=summary.session_id == context.session.session_id)
+        for summary in summaries[:MAX_LISTED]
     )
     context.screen.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
     context.screen.hint("/session resume ID switches to one")
@@ -80,7 +83,8 @@ def _row(summary: SessionSummary, *, here: bool) -> tuple[str, ...]:
 
 async def _resume(context: Context, reference: str) -> None:
     if not reference:
-        raise CommandError("Which session? /session resume ID, a name, or last. /session lists them.")
+        await _offer_sessions(context)
+        return
     session_id = await _find_session(context, reference, but=context.session.session_id)
     if session_id == context.session.session_id:
         raise CommandError("You are already in that session.")
@@ -91,6 +95,18 @@ async def _resume(context: Context, reference: str) -> None:
             f"in a copy."
         )
     _leave_for(context, session_id)
+
+
+async def _offer_sessions(context: Context) -> None:
+    """Print the sessions to choose from, and put the command into the line, where Tab completes their ids."""
+    summaries = await asyncio.to_thread(context.session.store.list)
+    others = [one for one in summaries if one.session_id != context.session.session_id and not one.foreign]
+    if not others:
+        raise CommandError("there is no other session in this folder")
+    rows = tuple(_row(summary, here=False) for summary in others[:MAX_LISTED])
+    context.screen.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
+    context.screen.hint("which one? an ID (Tab completes it), a name, or last")
+    context.screen.put("/session resume ")
 
 
 async def _find_session(context: Context, reference: str, *, but: str = "") -> str:

@@ -24,7 +24,7 @@ from buddy.repl.render import numbers as words
 from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.repl.view.replay import blocks_of
-from buddy.safety.sanitise import visible
+from buddy.safety.sanitise import one_line, visible
 from buddy.tasks.dependencies import ModelAccess
 from buddy.tasks.summarise import count_aside
 from buddy.tasks.task import Task, copyable_length
@@ -37,6 +37,8 @@ INSIDE_ONLY = (
     "only commands inside the sandbox reach a port there, your browser does not; an allow rule with "
     'sandbox = "off" runs its command outside'
 )
+MAX_REASON_CHARS = 20
+"""Of why a task stopped, in the list: a row stays one line."""
 _ASIDE = (
     "This is a side question while the work goes on. Answer it briefly from what you already know from this "
     "conversation. Do not call tools, and do not continue the work.\n\n"
@@ -65,12 +67,15 @@ def task_id_of(context: Context, text: str) -> int:
     return context.board.task(task_id).task_id
 
 
-@command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
+@command(family="tasks", aliases=("tasks",), usage="[-a|N]", completes=("task",), essential=True)
 async def ps(context: Context, argument: str) -> None:
-    """List the tasks and running jobs; -a includes closed tasks"""
-    if argument not in ("", "-a", "a", "all"):
-        raise CommandError(f"expected nothing or -a, found {quote_start(argument)}")
+    """List the tasks and running jobs; -a includes closed tasks, N prints all about one"""
     board = context.board
+    if whole_number(argument.removeprefix("@")) is not None:
+        _describe_task(context, board.task(task_id_of(context, argument)))
+        return
+    if argument not in ("", "-a", "a", "all"):
+        raise CommandError(f"expected nothing, -a or a task's number, found {quote_start(argument)}")
     now = board.parts.clock.now()
     rows = [_row(context, task, now) for task in board.tasks.values() if argument or not task.closed]
     context.screen.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
@@ -85,12 +90,21 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     if task.running:
         state = f"{_waits_for(context, task) or task.state} {words.seconds(now - task.started_at)}"
     if task.reason and not task.running and task.reason != task.state:
-        state += f" ({task.reason})"
+        reason = one_line(task.reason, MAX_REASON_CHARS)
+        state += f" ({reason}{'' if reason == task.reason else f' /ps {task.task_id}'})"
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
     what = " · ".join((task.title, *_distinctions(context.session, task)))
     return (f"{where} {task.task_id}", state, tokens, cost, what)
+
+
+def _describe_task(context: Context, task: Task) -> None:
+    """Print a task with the whole reason of its state."""
+    _, state, tokens, cost, what = _row(context, task, context.board.parts.clock.now())
+    if task.reason and not task.running:
+        state = f"{words.state(task.state, has_worked=bool(task.history))}: {visible(task.reason)}"
+    context.screen.print(NoteBlock("info", f"task {task.task_id}: {what}\n{state}\n{tokens} tokens, {cost}"))
 
 
 def _waits_for(context: Context, task: Task) -> str:

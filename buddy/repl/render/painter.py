@@ -247,7 +247,7 @@ class Painter:
             case Markdown():
                 return self._markdown.rows(block, width)
             case UserPrompt():
-                return self._user(block, width)
+                return self._user(block, width, fold=True)
             case CommandEcho():
                 line = f"{self.look.glyphs.prompt} {visible(one_line(block.line, 400))}"
                 return self._wrap([("muted", line)], width)
@@ -287,6 +287,8 @@ class Painter:
 
     def _expand(self, block: Foldable, width: int) -> list[Row]:
         match block:
+            case UserPrompt():
+                return self._user(block, width, fold=False)
             case Thought():
                 return self._paint_thought(block, width, fold=False)
             case ToolCall():
@@ -296,7 +298,7 @@ class Painter:
             case ApprovalAsked():
                 return self._paint_request(block, width, fold=False)
 
-    def _user(self, block: UserPrompt, width: int) -> list[Row]:
+    def _user(self, block: UserPrompt, width: int, *, fold: bool) -> list[Row]:
         named = f"@{block.task_id} " if block.task_id else ""
         note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}
         origin = f"{note[block.origin]}: " if block.origin in note else ""
@@ -304,10 +306,8 @@ class Painter:
         if lines:
             lines[0] = [("muted", named + origin), *lines[0]]
         rows = self._canvas.wrap_all(lines, width - 2)
-        if len(rows) > PROMPT_LINES + 1:
-            missing = format_count(len(rows) - PROMPT_LINES, "more line")
-            rows = rows[:PROMPT_LINES]
-            rows += self._wrap([("muted", f"{self.look.glyphs.ellipsis} {missing}")], width - 2)
+        if fold:
+            rows = fold_rows(self._canvas, rows, Fold(PROMPT_LINES), width - 2)
         if block.pictures:
             rows += self._wrap([("muted", f"[{format_count(block.pictures, 'picture')}]")], width - 2)
         for what in block.along:

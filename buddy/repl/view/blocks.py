@@ -187,7 +187,7 @@ class PlainText(msgspec.Struct, frozen=True, tag="plain_text"):
 class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
     """A folded block printed again in full."""
 
-    block: ToolCall | Lookups | Thought | ApprovalAsked
+    block: UserPrompt | ToolCall | Lookups | Thought | ApprovalAsked
 
 
 Block = (
@@ -209,7 +209,7 @@ Block = (
     | Welcome
     | Expanded
 )
-Foldable = ToolCall | Lookups | Thought | ApprovalAsked
+Foldable = UserPrompt | ToolCall | Lookups | Thought | ApprovalAsked
 
 
 def gap_before(before: Block | None, block: Block) -> bool:

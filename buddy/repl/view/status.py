@@ -177,7 +177,9 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
     """Return all parts in display order. The ranks drop first what is shown elsewhere too (keys, sandbox,
     trust, running tasks), then numbers, then model and mode."""
     facts = state.facts
-    running = len(state.running())
+    asking = {row.task_id for row in state.inbox}
+    asking |= {row.task_id for row in facts.queue if row.kind == "question"}
+    running = sum(task.task_id not in asking for task in state.running())  # each task counts once
     parts = [
         _waiting(len(state.inbox), sum(row.kind == "question" for row in facts.queue)),
         _Part(1, "bold" if facts.mode != "yolo" else "error", one_line(facts.mode, 20)),

@@ -79,7 +79,7 @@ def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
     task.heard_at = event.at
     blocks = [*_release_lookups(task, event.event), *_fold(state, task, event.event, event.at)]
     for block in blocks:
-        if isinstance(block, (ToolCall, Lookups, Thought, ApprovalAsked)):
+        if isinstance(block, (UserPrompt, ToolCall, Lookups, Thought, ApprovalAsked)):
             state.folded.append(block)
     if task.task_id == state.focus:
         return blocks if isinstance(task.phase, Writing) else [*blocks, *release(state)]

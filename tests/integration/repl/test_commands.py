@@ -81,7 +81,7 @@ async def test_what_stands_after_a_command_that_takes_nothing_is_not_dropped(tmp
         )
         assert repl.context.session.policy.mode == "ask"
         await repl.said("/reset now", "/reset takes nothing after it")
-        await repl.said("/ps x", "expected nothing or -a, found 'x'")
+        await repl.said("/ps x", "expected nothing, -a or a task's number, found 'x'")
 
 
 async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
@@ -116,7 +116,9 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
         await repl.until(lambda: bool(repl.context.board.inbox.waiting()))
         repl.say("/ok all 10m")
         await repl.quiet()
-        await repl.said("/permissions", "1 │ session", "s left", "Mode ask. Requests wait")
+        await repl.said(
+            "/permissions", "Mode ask: edits and commands ask. Requests wait", "1 │ session", "s left"
+        )
         await repl.said("/permissions remove 2", "expected a number of /permissions (1), found '2'")
         await repl.said("/permissions remove 1", "removed for this session: allow edit:")
         await repl.said("/permissions remove 1", "There is nothing to remove")
@@ -201,6 +203,7 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
         repl.say("/rename parser work")
         await repl.hints("'parser work'")
         await repl.said("/resume", "there is no other session in this folder")
+        await repl.said("/session resume", "there is no other session in this folder")
         await repl.said("/session resume zzzz", "there is no session 'zzzz'")
         await repl.said(f"/session resume {first[:6]}", "You are already in that session")
         await repl.said("/session zap", "expected list, resume ID")
@@ -209,6 +212,11 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
         second = repl.context.session.session_id
         assert repl.paper.state.tasks == {}
         await repl.said("/session list", "parser work")
+        offered = await repl.said("/session resume", f"{first} │")
+        assert second not in offered.rpartition("❯ /session resume")[2]
+        await repl.hints("which one? an ID (Tab completes it), a name, or last")
+        assert repl.paper.line == "/session resume "
+        repl.paper.line = ""
         await repl.said(f"/session delete {second}", "You are in this session. Leave it with /new")
         repl.say("/resume parser work")
         await repl.reopened(second)

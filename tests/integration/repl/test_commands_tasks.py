@@ -311,3 +311,16 @@ async def test_RU_P4_2_esc_ends_a_compaction_and_the_conversation_stays_whole(tm
         repl.act(Cancel())
         await repl.shows("Not compacted: cancelled")
         await repl.said("/compact show", "nothing is compacted")
+
+
+async def test_ps_keeps_a_long_failure_in_its_row_and_prints_all_of_it_for_one_task(tmp_path: Path) -> None:
+    words = "the key was not accepted " * 8
+    async with open_repl(tmp_path, lambda _asked: failure(401, words)) as repl:
+        repl.say("sing")
+        await repl.until(lambda: repl.context.board.task(1).state == "failed")
+        listed = (await repl.said("/ps", "▸ 1", "… /ps 1)")).rpartition("❯ /ps\n")[2]
+        assert len([row for row in listed.splitlines() if row.startswith(("▸", " "))]) == 1
+        reason = repl.context.board.task(1).reason
+        assert len(reason) > 100
+        assert reason in await repl.said("/ps 1", "task 1: sing", reason)
+        await repl.said("/ps 7", "there is no task 7")

@@ -54,6 +54,25 @@ async def person(root: Path) -> AsyncIterator[Person]:
         yield Person(session, context, printed, hints)
 
 
+async def test_two_changes_of_one_file_differ_in_the_list(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        with pytest.raises(CommandError, match="there is nothing to undo"):
+            await one.types("/undo list")
+        (one.root / "a.txt").write_text("1\n2\n3\n4\n5\n6\n7\n8\n9\n")
+        await one.session.call(edit_file, {"path": "a.txt", "old": "9", "new": "nine\n10"})
+        await one.session.call(edit_file, {"path": "a.txt", "old": "1\n2", "new": "one\n2"})
+        (table,) = await one.types("/undo list")
+        assert table.rows == (
+            (table.rows[0][0], "task 1", "edit", "+1 −1", "1", "a.txt"),
+            (table.rows[1][0], "task 1", "edit", "+2 −1", "9", "a.txt"),
+        )
+        assert int(table.rows[0][0]) > int(table.rows[1][0])
+        assert await one.types("/undo list @1") == [table]
+        with pytest.raises(CommandError, match="expected the number of a task"):
+            await one.types("/undo list of mine")
+        assert (one.root / "a.txt").read_text().startswith("one\n")
+
+
 async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         (one.root / "a.txt").write_text("1\n")

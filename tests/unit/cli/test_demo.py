@@ -9,6 +9,7 @@ import pytest
 
 from buddy.agent.messages import Attachment, Text, UserMessage, UserPart, typed_text
 from buddy.cli.demo_model import _scripts, script_name
+from buddy.llm.scripted import Pause
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Program
 from tests.support.terminal import on_terminal
@@ -66,3 +67,8 @@ async def test_RU_B9_the_demos_lines_work_in_any_order(tmp_path: Path, order: tu
             told = terminal.everything()
             assert not any("denied" in row or "✗" in row for row in told)
             assert await terminal.leaves() == 0
+
+
+def test_the_story_leaves_time_to_cancel_it() -> None:
+    (story,) = _scripts()["story"]
+    assert sum(step.seconds for step in story if isinstance(step, Pause)) >= 9

@@ -196,7 +196,7 @@ def test_an_unknown_bare_name_gets_near_names(catalogue: Catalogue) -> None:
 
 
 def test_a_provider_nobody_knows_is_refused_unless_the_profile_has_an_address(catalogue: Catalogue) -> None:
-    refused = r"unknown provider '{}' in '{}': expected provider/model .* or a profile with a base_url; "
+    refused = r"unknown provider '{}' in '{}': expected provider/model, .* a profile with a base_url; "
     for name, hint in (
         ("nosuch/thing", "`buddy models` lists"),
         ("antropic/claude", "near names: anthropic"),

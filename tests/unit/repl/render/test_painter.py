@@ -129,7 +129,8 @@ def test_the_rest_of_the_blocks() -> None:
     assert drawn(UserPrompt("hello\nyou", "prompt", 0, 0)) == ["▌ hello", "▌ you"]
     assert drawn(UserPrompt("go on", "steer", 1, 2)) == ["▌ @2 steering: go on", "▌ [1 picture]"]
     pasted = drawn(UserPrompt("\n".join("abcdefghijklmnopqrstuvwxyz" * 2), "prompt", 0, 0))
-    assert pasted[-2:] == ["▌ x", "▌ … 28 more lines"]
+    assert pasted[-2:] == ["▌ j", "▌ … 42 more lines (Ctrl+O)"]
+    assert len(drawn(Expanded(UserPrompt("\n".join("a" * 200), "prompt", 0, 0)))) == 200
     assert drawn(Thought("because", 12.3)) == ["· thought for 12 s (Ctrl+O)"]
     assert drawn(Expanded(Thought("because", 12.3))) == ["· thought for 12 s", "▎ because"]
     assert drawn(ApprovalAnswered("git push", 1, "once", "you")) == ["▸ approved once: git push"]

@@ -44,9 +44,9 @@ def facts_of(
 
 
 def busy(state: ViewState) -> ViewState:
-    """With a task that runs and a request that waits."""
-    tape = Tape()
-    for event in (tape.turn(), tape.tool(), tape.asked()):
+    """With a task that runs and another one whose request waits."""
+    tape, other = Tape(), Tape(2)
+    for event in (tape.turn(), tape.tool(), tape.asked(), other.turn()):
         fold(state, event)
     return state
 
@@ -91,6 +91,16 @@ def test_mode_model_context_tokens_and_cost_are_there_at_80_columns_whatever_els
         assert extra or said[4].startswith("12.3k tok"), said
         assert extra or said[5] in ("$0.12", "$0.0123", "no price"), said
         assert set(said) & {"no sandbox", "no sbx"}, said
+
+
+def test_a_task_that_waits_for_an_answer_is_not_counted_as_running_too() -> None:
+    state, tape = facts_of(), Tape()
+    for event in (tape.turn(), tape.tool()):
+        fold(state, event)
+    assert " · 1 task running · " in at(state, 120)
+    fold(state, tape.asked())
+    assert at(state, 120).startswith("1 approval waiting · ask · ")
+    assert "running" not in at(state, 120)
 
 
 def test_a_folder_that_is_not_trusted_takes_no_number_away_at_80_columns() -> None:
