@@ -280,6 +280,7 @@ KNOWS_TOOL_NAMES = {
     "cli/other_assistants.py": "a setting of Codex with the name of a tool",
     "headless/codex_format.py": "the kinds of items that Codex has for some tools",
     "extend/imports/programs.py": "the names Gemini CLI has for its tools",
+    "extend/imports/codex_settings.py": "a setting of Codex with the name of a tool",
     "extend/imports/codex_rollout.py": "the calls of other programs under buddy's names",
     "sessions/loading.py": "the names of calls in the journal",
     "safety/policy/rules_loading.py": "the words of a rules file",

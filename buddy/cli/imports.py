@@ -22,8 +22,8 @@ from buddy.app.stderr import tell
 from buddy.app.trust_state import trust_of
 from buddy.config.loading import LoadedSettings, read_table
 from buddy.config.settings import ConfigError
-from buddy.extend.imports.findings import Findings, ModelEntry, ServerEntry
-from buddy.extend.imports.programs import Place, find_settings
+from buddy.extend.imports.findings import Findings, ModelEntry, Place, ServerEntry
+from buddy.extend.imports.programs import find_settings
 from buddy.extend.imports.transcripts import (
     Transcript,
     TranscriptError,

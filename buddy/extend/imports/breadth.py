@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
 
 from buddy.agent.lazy_regex import pattern
@@ -22,9 +23,22 @@ _RUNNERS = frozenset(
         *("env", "xargs", "sudo", "doas", "su", "nohup", "time", "nice", "ionice", "timeout", "setsid"),
         *("stdbuf", "chrt", "taskset", "watch", "parallel", "exec", "eval", "command", "builtin", "source"),
         *(".", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "lua", "osascript", "awk", "gawk"),
-        *("npx", "pnpx", "bunx", "uvx", "ipython", "powershell", "script", "strace", "unshare", "chroot"),
+        *(
+            "npx",
+            "pnpx",
+            "bunx",
+            "uvx",
+            "ipython",
+            "powershell",
+            "cmd",
+            "script",
+            "strace",
+            "unshare",
+            "chroot",
+        ),
     }
 )
+_JOINERS = frozenset({"powershell", "pwsh", "cmd", "eval", "watch"})
 _PYTHON = pattern(r"(?:python|pypy)[0-9.]*")
 _SETTING = pattern(r"-.*|\+.*|[A-Za-z_][A-Za-z0-9_]*=.*|[0-9.]+[smhd]?")
 _BEFORE_VALUE = frozenset({"-u", "-g", "-I", "-L", "-P", "-k", "-s", "-C"})
@@ -72,7 +86,16 @@ Argv = tuple[tuple[str, ...], ...]
 
 def wide_meaning(rule: Rule) -> str:
     """Return what a rule that allows means beyond its words; "" where it is no more than they say."""
-    return _meaning(rule.argv) if rule.open_end else ""
+    if not rule.open_end:
+        return ""
+    return _RUNS if _joins_words(rule.argv) else _meaning(rule.argv)
+
+
+def _joins_words(argv: Argv) -> bool:
+    """Tell whether a program runs all its words as one line of a shell, those after the script too."""
+    launchers = argv[: len(argv) - len(_behind_runners(argv))] if argv else ()
+    names = {ntpath.basename(word).lower().removesuffix(".exe") for words in launchers for word in words}
+    return not _JOINERS.isdisjoint(names)
 
 
 def _meaning(argv: Argv) -> str:
@@ -141,7 +164,7 @@ def _behind_runners(argv: Argv) -> Argv:
 
 def _runs_others(word: str, *, first: bool) -> bool:
     """Tell whether a word runs what follows it, or only sets how."""
-    name = os.path.basename(word)
-    if name in _RUNNERS or _PYTHON().fullmatch(name):
+    name = ntpath.basename(word)
+    if name.lower().removesuffix(".exe") in _RUNNERS or _PYTHON().fullmatch(name):
         return True
     return _SETTING().fullmatch(word) is not None and (not first or "=" in word)

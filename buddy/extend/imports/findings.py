@@ -14,12 +14,12 @@ from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.extend.imports.breadth import reason_too_wide, wide_meaning
 from buddy.extend.imports.keys import (
-    NAME,
     as_reference,
     drop_defaults,
     holds_key,
     is_address_with_key,
     is_literal,
+    is_variable,
     names_secret,
     scheme_of,
     texts_in,
@@ -36,9 +36,24 @@ Table = dict[str, Any]
 _NOT_COPIED = frozenset({"sandbox", "network", "write"})
 """Keys of buddy alone: in another program's file they would only widen."""
 _NOT_WORDS = pattern(r"\W+")
+_LINE = pattern(r"\bline ([0-9]+)")
+"""The place in the errors of the parsers of JSON, TOML and YAML."""
 _STRING = r'("(?:\\.|[^"\\\n])*")'
 _COMMENT = pattern(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = pattern(_STRING + r"|,(?=\s*[}\]])")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The places to look in: the environment's, and those of the project below `root`."""
+
+    environment: Mapping[str, str]
+    root: str
+    is_trusted: bool
+
+    @property
+    def home(self) -> str:
+        """Return the person's home folder."""
+        return self.environment.get("HOME") or os.path.expanduser("~")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -164,7 +179,7 @@ class Findings(msgspec.Struct):
             self.leave_out("a model", "it holds a key, and keys are not copied")
         elif not _is_writable([name, table]):
             self.leave_out("a model", "it holds characters that no file can")
-        elif key_variable is not None and NAME().fullmatch(key_variable) is None:
+        elif key_variable is not None and not is_variable(key_variable):
             self.leave_out(f"model {name}", "the variable of its key has no valid name")
         else:
             self.models.append(ModelEntry(name, table))
@@ -263,8 +278,8 @@ def read_table(path: str, findings: Findings, parse: Callable[[str], object]) ->
     try:
         table = parse(text)
     except (ValueError, RecursionError) as error:
-        place = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        findings.leave_out(path, f"not readable as settings{place}")
+        line = _LINE().search(str(error))
+        findings.leave_out(path, f"not readable as settings{f' (line {line[1]})' if line else ''}")
         return {}
     return cast(Table, table) if isinstance(table, dict) else {}
 

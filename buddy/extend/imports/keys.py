@@ -49,6 +49,11 @@ def scheme_of(text: str) -> str:
     return f"{found[0].strip()} " if found else ""
 
 
+def is_variable(text: str) -> bool:
+    """Tell whether a text is the name of a variable, and not a key that stands in its place."""
+    return NAME().fullmatch(text) is not None and not holds_key([text])
+
+
 def is_literal(text: str) -> bool:
     """Tell whether a text holds more than references and the scheme of a header."""
     rest = _REFERENCE().sub("", as_reference(text)).strip()

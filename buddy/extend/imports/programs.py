@@ -6,39 +6,22 @@ rules that allow only once the folder is trusted.
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
-import msgspec
-
+from buddy.extend.imports.codex_settings import read_codex
 from buddy.extend.imports.findings import (
     Findings,
+    Place,
     Table,
     home_folder,
     parse_json,
-    parse_toml,
     parse_yaml,
     read_table,
-    read_text,
     section,
 )
 from buddy.safety.policy.rules import Decision
-from buddy.safety.policy.rules_loading import rules_of_tables
-
-
-class Place(msgspec.Struct, frozen=True):
-    """The places to look in: the environment's, and those of the project below `root`."""
-
-    environment: Mapping[str, str]
-    root: str
-    is_trusted: bool
-
-    @property
-    def home(self) -> str:
-        """Return the person's home folder."""
-        return self.environment.get("HOME") or os.path.expanduser("~")
 
 
 def find_settings(place: Place) -> tuple[Findings, ...]:
@@ -97,87 +80,6 @@ def _add_claude_permissions(findings: Findings, table: Table, project: str, *, i
     decisions: tuple[Decision, ...] = ("allow", "ask", "deny")
     for decision in decisions:
         findings.add_entries(decision, permissions.get(decision), project, is_trusted=is_trusted)
-
-
-def read_codex(place: Place) -> Findings:
-    """Read Codex's `config.toml` and the rules beside it."""
-    findings = Findings("Codex")
-    folder = home_folder(place.environment, "CODEX_HOME", ".codex")
-    table = read_table(os.path.join(folder, "config.toml"), findings, parse_toml)
-    providers = section(table, "model_providers")
-    profiles = {"codex": table, **section(table, "profiles")}
-    for name, profile in profiles.items():
-        chosen = section({name: profile}, name)
-        model = chosen.get("model")
-        if isinstance(model, str) and model:
-            provider = str(chosen.get("model_provider") or table.get("model_provider") or "openai")
-            findings.add_model(name, _codex_model(model, provider, section(providers, provider)))
-    for name, entry in section(table, "mcp_servers").items():
-        server = section({name: entry}, name)
-        if token := server.pop("bearer_token_env_var", ""):
-            headers = section(server, "http_headers")
-            server["http_headers"] = {**headers, "Authorization": f"Bearer ${{{token}}}"}
-        if "http_headers" in server:
-            server["headers"] = server.pop("http_headers")
-        findings.add_server(name, server)
-    for key, why in (
-        ("approval_policy", "[permissions] mode in buddy.toml"),
-        ("sandbox_mode", "the [sandbox] table of buddy.toml"),
-    ):
-        if key in table:
-            findings.leave_out(f"{key} = {table[key]}", f"{why} takes its place")
-    rules = os.path.join(folder, "rules")
-    names = sorted(os.listdir(rules)) if os.path.isdir(rules) else []
-    for name in names:
-        if name.endswith(".rules"):
-            _add_codex_rules(findings, os.path.join(rules, name))
-    return findings
-
-
-def _codex_model(model: str, provider: str, server: Table) -> dict[str, str]:
-    table = {"model": f"{provider}/{model}"}
-    if url := server.get("base_url"):
-        table = {"model": f"openai/{model}", "base_url": str(url)}
-    if key := server.get("env_key"):
-        table["api_key_env"] = str(key)
-    return table
-
-
-_CODEX_DECISIONS: dict[str, Decision] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
-
-
-def _add_codex_rules(findings: Findings, path: str) -> None:
-    """Take `prefix_rule(pattern=[...], decision="...")`, which Codex writes in Starlark; its literals are
-    those of Python."""
-    text = read_text(path, findings)
-    try:
-        tree = ast.parse(text or "")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        findings.leave_out(path, "not readable as rules")
-        return
-    for node in tree.body:
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Name(id="prefix_rule"), args=[], keywords=keywords)):
-                _add_codex_rule(findings, keywords)
-            case _:
-                findings.leave_out(f"{path}, line {node.lineno}", "not a prefix_rule")
-
-
-def _add_codex_rule(findings: Findings, keywords: list[ast.keyword]) -> None:
-    try:
-        fields: Table = {one.arg: ast.literal_eval(one.value) for one in keywords if one.arg}
-    except (ValueError, RecursionError):
-        findings.leave_out("prefix_rule", "its values are not literals")
-        return
-    words, decision = fields.get("pattern"), _CODEX_DECISIONS.get(str(fields.get("decision", "allow")))
-    tables: list[Table] = []
-    if isinstance(words, list):
-        tables = [{"tool": "shell", "argv": [*cast("list[object]", words), "*"], "decision": decision}]
-    rules = rules_of_tables(tables, "user", findings.program)
-    if not rules.rules or rules.errors:
-        findings.leave_out(f"prefix_rule {words}", "buddy has no rule that means the same")
-    for rule in rules.rules:
-        findings.add_rule(rule, "", is_trusted=True)
 
 
 _GEMINI_TOOLS = {

@@ -10,13 +10,12 @@ from unittest.mock import ANY
 
 import pytest
 
-from buddy.extend.imports.findings import MAX_FILE_BYTES, Findings, parse_json
+from buddy.extend.imports.codex_settings import read_codex
+from buddy.extend.imports.findings import MAX_FILE_BYTES, Findings, Place, parse_json
 from buddy.extend.imports.programs import (
-    Place,
     find_settings,
     read_aider,
     read_claude,
-    read_codex,
     read_gemini,
     read_opencode,
 )
@@ -444,6 +443,148 @@ def test_codex_models_servers_and_rules(place: Place) -> None:
         {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${FAR_TOKEN}"}},
     ]
     assert len(findings.left_out) == 3
+
+
+def codex_settings(place: Place, text: str) -> Findings:
+    write(home(place) / ".codex/config.toml", text)
+    return read_codex(place)
+
+
+def test_variables_and_headers_that_codex_hands_a_server_by_name(place: Place) -> None:
+    findings = codex_settings(
+        place,
+        """
+        [mcp_servers.near]
+        command = "near"
+        env_vars = ["NEAR_API_KEY", "NEAR_MODE", {name = "NEAR_HOST", source = "local"}]
+        env = {NEAR_MODE = "fast"}
+        [mcp_servers.far]
+        url = "https://example.org/mcp"
+        http_headers = {"X-Region" = "eu"}
+        env_http_headers = {"X-Tools" = "FAR_TOOLS", "X-Api-Key" = "FAR_KEY"}
+        """,
+    )
+    near, far = findings.servers
+    assert near.entry["env"] == {
+        "NEAR_API_KEY": "${NEAR_API_KEY}",
+        "NEAR_MODE": "fast",
+        "NEAR_HOST": "${NEAR_HOST:-}",
+    }
+    assert far.entry["headers"] == {
+        "X-Region": "eu",
+        "X-Tools": "${FAR_TOOLS:-}",
+        "X-Api-Key": "${FAR_KEY}",
+    }
+    assert (near.variables, far.variables) == (("NEAR_API_KEY",), ("FAR_KEY",))
+
+
+@pytest.mark.parametrize("value", [WORD, KEY, "a b", "${X}"])
+@pytest.mark.parametrize(
+    "field", ['env_vars = ["{}"]', 'env_http_headers = {{"A" = "{}"}}', 'bearer_token_env_var = "{}"']
+)
+def test_a_key_in_the_place_of_a_servers_variable_is_left_out(place: Place, field: str, value: str) -> None:
+    text = f'[mcp_servers.s]\nurl = "https://example.org"\n{field.format(value)}\n'
+    findings = codex_settings(place, text)
+    assert (findings.servers, left_out(findings)) == ([], ["MCP server s"])
+    assert value not in str(findings)
+
+
+def test_approvals_of_a_servers_tools_become_rules(place: Place) -> None:
+    findings = codex_settings(
+        place,
+        """
+        [mcp_servers.tracker]
+        command = "tracker"
+        default_tools_approval_mode = "approve"
+        [mcp_servers.tracker.tools.find]
+        approval_mode = "approve"
+        [mcp_servers.tracker.tools.close]
+        approval_mode = "prompt"
+        [mcp_servers.tracker.tools.list]
+        approval_mode = "auto"
+        [mcp_servers.limited]
+        command = "limited"
+        tools = {find = {enabled = false}}
+        """,
+    )
+    assert rules(findings) == ["allow mcp:tracker/find: *", "ask mcp:tracker/close: *"]
+    assert [server.name for server in findings.servers] == ["tracker"]
+    assert left_out(findings) == ["default_tools_approval_mode = approve of tracker", "MCP server limited"]
+
+
+def test_the_address_that_codex_has_in_place_of_openais(place: Place) -> None:
+    findings = codex_settings(place, 'model = "m"\nopenai_base_url = "https://example.org/v1"\n')
+    assert [one.table for one in findings.models] == [
+        {"model": "openai/m", "base_url": "https://example.org/v1"}
+    ]
+
+
+def test_settings_of_codex_that_somebody_would_miss_are_named(place: Place) -> None:
+    findings = codex_settings(
+        place,
+        """
+        default_permissions = "project"
+        web_search = "disabled"
+        model_reasoning_effort = "high"
+        notify = ["notify-send"]
+        hide_agent_reasoning = true
+        [shell_environment_policy]
+        inherit = "core"
+        [sandbox_workspace_write]
+        """,
+    )
+    assert left_out(findings) == [
+        "default_permissions = project",
+        "shell_environment_policy",
+        "web_search = disabled",
+        "model_reasoning_effort = high",
+        "notify",
+    ]
+
+
+def test_a_search_that_codex_allows_is_not_named(place: Place) -> None:
+    assert codex_settings(place, 'web_search = "live"').left_out == []
+
+
+def test_a_project_gives_codexs_rules_for_itself_and_no_servers(place: Place) -> None:
+    write(Path(place.root) / ".codex/config.toml", '[mcp_servers.s]\ncommand = "run"\n')
+    write(
+        Path(place.root) / ".codex/rules/default.rules",
+        'prefix_rule(pattern=["make", "test"])\nprefix_rule(pattern=["sudo"], decision="forbidden")\n',
+    )
+    waiting = read_codex(place)
+    assert rules(waiting) == [f"deny shell: sudo *, in {place.root}"]
+    assert left_out(waiting) == ["MCP server s", "allow shell: make test *"]
+    trusted = read_codex(Place(place.environment, place.root, is_trusted=True))
+    assert rules(trusted)[0] == f"allow shell: make test *, in {place.root}"
+    at_home = read_codex(
+        Place({**place.environment, "CODEX_HOME": f"{place.root}/.codex"}, place.root, is_trusted=False)
+    )
+    assert [server.name for server in at_home.servers] == ["s"]
+    assert "allow shell: make test *" in rules(at_home)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["powershell.exe", "-Command", "git fetch"],
+        ["C:\\\\Windows\\\\powershell.exe", "-NoProfile", "-Command", "git fetch"],
+        ["pwsh", "-c", "git fetch"],
+        ["cmd.exe", "/c", "git fetch"],
+        ["sudo", "eval", "git fetch"],
+        ["watch", "git fetch"],
+    ],
+)
+def test_ATTACK_8_6_words_behind_a_script_that_a_program_joins_to_it(place: Place, words: list[str]) -> None:
+    quoted = ", ".join(f'"{word}"' for word in words)
+    write(home(place) / ".codex/rules/default.rules", f"prefix_rule(pattern=[{quoted}])\n")
+    findings = read_codex(place)
+    assert (findings.rules, len(findings.wide)) == ([], 1)
+
+
+def test_the_line_of_a_mistake_in_a_settings_file_is_named(place: Place) -> None:
+    findings = codex_settings(place, "model = 'm'\n{{ template }}\n")
+    assert "line 2" in findings.left_out[0].why
 
 
 @pytest.mark.parametrize(
