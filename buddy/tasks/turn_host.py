@@ -459,7 +459,9 @@ class _TaskTurn:
         board, task = self._board, self._task
         if facts.target:
             reason = f"on {task.workspace.target_shown}: {reason}"
-        elif task.workspace.files_on and not tool.anywhere:
+        elif tool.delegates and task.workspace.target:
+            reason = f"the subagent works on {task.workspace.target_shown}: {reason}"
+        elif task.workspace.files_on:
             reason = f"on this machine, not on {task.workspace.target}: {reason}"
         refusal = await self._hooks.before_request(call, tool, arguments, reason)
         if refusal:

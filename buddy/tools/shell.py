@@ -207,7 +207,9 @@ def _exit_result(command: str, child: Child, ended: Exit, limits: ProcessLimits)
 
 def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
     """Describe how a command ended; given its output, also the limit it seems to have reached."""
-    how = f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal or 'nobody'}"
+    how = f"ended by {ended.signal}" if ended.signal else "its exit code is not known"
+    if ended.code is not None:
+        how = f"exit code {ended.code}"
     if ended.lost:
         how = f"{ended.lost}: how it ended is not known"
     limit = _limit_of(ended, limits, text)

@@ -80,6 +80,11 @@ class ConfinedChild(Protocol):
         """Return why nobody knows how it ended, "" when that is known; after `restore_changes`."""
         ...
 
+    def exit_code(self, process: int | None) -> int | None:
+        """Return its exit code, given that of the process of this machine; negative for a signal, None when
+        nobody knows it. After `restore_changes`."""
+        ...
+
     def finish(self) -> None:
         """Let go of what is held for it."""
         ...
@@ -268,7 +273,10 @@ class Child:
                 self._restoring = self._loop.create_task(asyncio.to_thread(self._confined.restore_changes))
             self._restoring.add_done_callback(lambda _done: self._settle(again=True))
             return
-        lost = self._confined.lost() if self._confined is not None and not self._stopped_for else ""
+        lost = ""
+        if self._confined is not None:
+            code = self._confined.exit_code(code)
+            lost = self._confined.lost() if not self._stopped_for else ""
         if lost:
             code = None
         self._settled.set_result(

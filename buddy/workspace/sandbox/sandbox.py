@@ -145,6 +145,10 @@ class Confined:
         """Return nothing: the end of a command of this machine is known."""
         return ""
 
+    def exit_code(self, process: int | None) -> int | None:
+        """Return that of its process: it is its own."""
+        return process
+
     def finish(self) -> None:
         """Release everything held for the command, after it ended."""
         self._tether.untie(self._number, self._group)

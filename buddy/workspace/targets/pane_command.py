@@ -196,6 +196,10 @@ class PaneCommand:
         """Return why nobody knows how the command ended, "" when that is known; after `restore_changes`."""
         return self._loss
 
+    def exit_code(self, process: int | None) -> int | None:
+        """Return that of the reader, which ends as the command did."""
+        return process
+
     def finish(self) -> None:
         """Let go of what is held for it."""
         with self._lock:

@@ -24,16 +24,25 @@ POLL_MS = 200.0
 
 class RemoteEnd(msgspec.Struct, frozen=True):
     """The end of a remote command, as far as it is known. `is_lost`: its client ended before it said how.
-    `is_clean`: nothing of it is left over there all the same. `ended_others`: processes it left running were
-    ended. `survivors`: process ids over there that could not be ended. `shell` ran it. `has_no_folder`:
-    nothing ran, because the folder to start in does not exist."""
+    `code` is the exit code it said. `is_clean`: nothing of it is left over there all the same.
+    `ended_others`: processes it left running were ended. `survivors`: process ids over there that could not
+    be ended. `shell` ran it. `has_no_folder`: nothing ran, because the folder to start in does not exist."""
 
     is_lost: bool
+    code: int | None = None
     is_clean: bool = False
     ended_others: bool = False
     survivors: str = ""
     shell: str = "bash"
     has_no_folder: bool = False
+
+
+def exit_code_of(end: RemoteEnd, client: int | None) -> int | None:
+    """Return the exit code of a remote command, given that of its local client. A client that is stopped may
+    end with 0 as well (podman's does)."""
+    if end.code is not None or end.has_no_folder:
+        return end.code if end.code is not None else client
+    return client if client is not None and client < 0 else None
 
 
 class RemoteCommand:
@@ -112,6 +121,10 @@ class RemoteCommand:
             return ""
         return f"the connection to {self._connection.destination.name} was lost"
 
+    def exit_code(self, process: int | None) -> int | None:
+        """Return what the other side said, as far as it did."""
+        return exit_code_of(self.end(), process)
+
     def blocked_accesses(self) -> Blocked:
         """Return nothing: no sandbox confines it."""
         return NOTHING_BLOCKED
@@ -152,6 +165,7 @@ class RemoteCommand:
         has_no_folder = report.get("no-folder") is not None
         return RemoteEnd(
             is_lost=report.get("code") is None and not has_no_folder,
+            code=_number(report.get("code")),
             is_clean=is_clean,
             has_no_folder=has_no_folder,
             ended_others=report.get("left") == "1",
@@ -166,3 +180,7 @@ class RemoteCommand:
         if self._writing >= 0:
             os.close(self._writing)
             self._writing = -1
+
+
+def _number(word: str | None) -> int | None:
+    return int(word) if word is not None and word.isascii() and word.isdigit() else None

@@ -18,7 +18,7 @@ from buddy.workspace.processes.process_tree import new_tag
 from buddy.workspace.targets.bounded_reader import BoundedReader
 from buddy.workspace.targets.connection import TargetConnection
 from buddy.workspace.targets.pane_reader import CommandOutput, RawText
-from buddy.workspace.targets.remote_command import VERIFY_LIMIT_S, RemoteEnd
+from buddy.workspace.targets.remote_command import VERIFY_LIMIT_S, RemoteEnd, exit_code_of
 from buddy.workspace.targets.supervisor import ScriptReport, read_report, verify_script
 from buddy.workspace.targets.terminal_script import terminal_lead, terminal_script, watch_script
 from buddy.workspace.targets.transport import TargetError
@@ -144,6 +144,7 @@ class RemoteTerminal:
         has_no_folder = words.get("no-folder") is not None
         return RemoteEnd(
             is_lost=self._stream.code is None and not has_no_folder,
+            code=self._stream.code,
             is_clean=report.get("clean") is not None,
             has_no_folder=has_no_folder,
             ended_others=report.get("left") == "1",
@@ -156,6 +157,10 @@ class RemoteTerminal:
     def lost(self) -> str:
         """Return why nobody knows how the command ended, "" when that is known."""
         return f"the connection to {self._name} was lost" if self.end().is_lost else ""
+
+    def exit_code(self, process: int | None) -> int | None:
+        """Return what the other side said, as far as it did."""
+        return exit_code_of(self.end(), process)
 
     def blocked_accesses(self) -> Blocked:
         """Return nothing: no sandbox confines it."""

@@ -68,6 +68,10 @@ async def test_a_person_sees_where_a_task_works_and_that_it_was_lost(
             await repl.turn("write a.txt there")
             assert (container.folder / "a.txt").read_text() == "there\n"
             await repl.said("/ps", "on box")
+            await repl.said(
+                "/try 2 write c.txt twice", "variants work on this machine, and task 1 works on box"
+            )
+            assert list(repl.context.session.board.tasks) == [1]
             session = repl.context.session
             assert task_facts(session.board.task(1)).target == "box"
             await asyncio.to_thread(container.stop)

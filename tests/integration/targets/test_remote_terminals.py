@@ -5,60 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.app.options import Options
-from buddy.config.settings import TargetSettings
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.targets.remote_terminal import TerminalStream
 from tests.capabilities import requires
-from tests.support.containers import NAME, Container, StandInContainer, real_container, settings_of, stand_in
+from tests.support.containers import NAME, Container, StandInContainer, settings_of, stand_in
+from tests.support.machines import Machine
 from tests.support.processes import processes_with, sleepers
 from tests.support.remote_tools import call, session_on, until
 from tests.support.scripted_session import ScriptedSession, scripted_session
-from tests.support.ssh_server import ssh_server
 
 pytestmark = requires("linux")
-
-
-class Machine(msgspec.Struct):
-    """A machine of a test: its target, its folder as both sides see it, and what takes its connection."""
-
-    settings: TargetSettings
-    folder: Path
-    inside: str
-    lose: Callable[[], None]
-    victim: tuple[str, ...]
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("ssh", marks=requires("sshd")),
-        "stand-in",
-        pytest.param("busybox", marks=requires("busybox")),
-        pytest.param("podman", marks=requires("podman")),
-        pytest.param("docker", marks=requires("docker")),
-    ]
-)
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
-    home = tmp_path / "machine"
-    if request.param == "ssh":
-        with ssh_server(home) as server:
-            folder = str(server.folder)
-            settings = TargetSettings(host="machine", folder=folder, config=str(server.config))
-            victim = ("ssh", str(server.config), folder)
-            yield Machine(settings, server.folder, folder, server.kill, victim)
-    else:
-        with real_container(request.param, home) as container:
-            victim = (str(container.program), NAME, container.inside)
-            yield Machine(settings_of(container), container.folder, container.inside, container.stop, victim)
 
 
 @pytest.fixture
