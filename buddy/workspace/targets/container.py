@@ -133,7 +133,7 @@ _REASONS = (
     ("is paused", "the container {} is paused; unpause it"),
     ("is restarting", "the container {} is restarting; try again when it runs"),
     ("is not running", "the container {} is not running; start it"),
-    ("container state improper", "the container {} is not running; start it"),
+    ("container state improper", "the container {} is not running, or is paused; start or unpause it"),
     (
         "cannot connect to the docker daemon",
         "the docker daemon does not run, or is not where docker looks for it",

@@ -30,6 +30,7 @@ from buddy.tools.shell import run_shell
 from buddy.workspace.files.store import Replacement
 from buddy.workspace.targets.file_channels import FileChannels
 from buddy.workspace.targets.remote_files import RemoteFiles
+from buddy.workspace.targets.shell_files import ShellFileClient
 from buddy.workspace.targets.transport import TargetError
 from buddy.workspace.undo.log import UndoLog
 from tests.capabilities import requires
@@ -255,7 +256,8 @@ async def test_a_container_that_stops_in_a_command_is_lost_and_found_again(
         assert session.session.target_words(session.board.task(1)) == "box"
 
 
-async def test_a_container_that_goes_in_a_write_leaves_the_old_file(container: Container) -> None:
+@pytest.mark.parametrize("end", ["stop", "remove"])
+async def test_a_container_that_goes_in_a_write_leaves_the_old_file(container: Container, end: str) -> None:
     file = container.folder / "a.txt"
     file.write_text("old\n")
     connection = connection_to(container)
@@ -266,10 +268,13 @@ async def test_a_container_that_goes_in_a_write_leaves_the_old_file(container: C
         new = Replacement(located.real, located.shown, b"x" * 150_000_000, before)
         running = asyncio.ensure_future(asyncio.to_thread(files.replace, new))
         await until(lambda: any(entry.name.startswith(".buddy-") for entry in container.folder.iterdir()))
-        await asyncio.to_thread(container.stop)
+        await asyncio.to_thread(container.stop if end == "stop" else container.remove)
         with pytest.raises(ToolError, match=r"can't be used|was lost"):
             await running
         assert file.read_text() == "old\n"
+        await until(lambda: connection.state == "lost")
+        with pytest.raises(ToolError, match="is not running" if end == "stop" else "there is no container"):
+            await asyncio.to_thread(files.load, located)
         await asyncio.to_thread(container.start)
         await asyncio.to_thread(files.load, located)
         assert [entry.name for entry in container.folder.iterdir()] == ["a.txt"]
@@ -290,6 +295,34 @@ async def test_a_killed_client_takes_its_half_written_file_along(container: Cont
         assert (container.folder / ".buddy-half").read_bytes() == b"whole"
         process.kill()
         await until(lambda: list(container.folder.iterdir()) == [])
+    finally:
+        await asyncio.to_thread(connection.close)
+
+
+async def test_a_container_that_stands_still_in_a_write_leaves_the_old_file(
+    pretended: StandInContainer,
+) -> None:
+    file = pretended.folder / "a.txt"
+    file.write_text("old\n")
+    connection = connection_to(pretended)
+    try:
+        await asyncio.to_thread(connection.ensure)
+        process = await asyncio.to_thread(connection.start_files)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        client = ShellFileClient(process.stdin, process.stdout, TargetError, limit_s=1.0)  # type: ignore[arg-type]
+        shell = int(client.read("/proc/self/stat", 1000, 0).rpartition(b")")[2].split()[1])
+        client.write_new(f"{pretended.inside}/.buddy-half", b"half", 0o644, None)
+        os.kill(shell, signal.SIGSTOP)
+        with pytest.raises(TargetError, match="did not answer for 1 s"):
+            await asyncio.to_thread(
+                client.replace, f"{pretended.inside}/.buddy-half", f"{pretended.inside}/a.txt"
+            )
+        process.kill()
+        assert file.read_text() == "old\n"
+        os.kill(shell, signal.SIGCONT)
+        await until(lambda: [entry.name for entry in pretended.folder.iterdir()] == ["a.txt"])
+        assert file.read_text() in ("old\n", "half")
     finally:
         await asyncio.to_thread(connection.close)
 
