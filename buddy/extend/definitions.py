@@ -226,6 +226,15 @@ def read_body(definition: ExtensionFile) -> FrontMatter:
     return _parse(definition.path, definition.inside, definition.home)
 
 
+def secret_within(real: str, top: str, home: str) -> str:
+    """Return why a file beneath a folder is secret, "" for any other. Only its path within counts where the
+    folder itself lies among secrets: buddy's own data hold copies of plug-ins, and worktrees."""
+    places = ProtectedPlaces(home)
+    if secret_reason(os.path.join(top, "file"), places):
+        return secret_reason(f"/{os.path.relpath(real, top)}", ProtectedPlaces(""))
+    return secret_reason(real, places)
+
+
 def _files(folder: SearchFolder) -> Iterator[tuple[str, str]]:
     stem, ending = os.path.splitext(os.path.basename(folder.path))
     if folder.kind != "skill" and ending in folder.endings and os.path.isfile(folder.path):
@@ -288,7 +297,7 @@ def _parse(path: str, inside: str, home: str) -> FrontMatter:
     real = os.path.realpath(path)
     if inside and not is_beneath(real, os.path.realpath(inside)):
         raise ToolError(f"it is a link to {visible(real)}, outside of the folder it belongs to")
-    if inside and (secret := secret_reason(real, ProtectedPlaces(home))):
+    if inside and (secret := secret_within(real, os.path.realpath(inside), home)):
         raise ToolError(f"it leads to {visible(real)}, which no model gets unasked: {secret}")
     try:
         text = read_regular(real, MAX_FILE_BYTES + 1).decode("utf-8", "replace")

@@ -11,9 +11,8 @@ from buddy.agent.display import Plain
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.extend.catalogue import ExtensionCatalogue
 from buddy.extend.command_text import fill_in
-from buddy.extend.definitions import ExtensionFile, read_body
+from buddy.extend.definitions import ExtensionFile, read_body, secret_within
 from buddy.safety.paths import read_beneath, walk_tree
-from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.sanitise import visible
 
 MAX_RESULT_CHARS = 100_000
@@ -54,7 +53,8 @@ def _beside(definition: ExtensionFile, file: str) -> str:
             "the skill's folder is reached over a link: use read_file for what is beside the skill"
         )
     path = os.path.normpath(file)
-    if secret := secret_reason(os.path.join(folder, path), ProtectedPlaces(definition.home)):
+    top = os.path.realpath(definition.inside or definition.folder)
+    if secret := secret_within(os.path.join(folder, path), top, definition.home):
         raise ToolError(f"{visible(file)} is not read with a skill: {secret}. read_file asks the person")
     try:
         return read_beneath(folder, path).decode("utf-8", "replace")

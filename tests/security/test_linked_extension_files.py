@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,44 @@ async def test_a_plain_file_of_a_skill_is_read(tmp_path: Path) -> None:
         write(program.repo / ".claude/skills/x/SKILL.md", SKILL)
         write(program.repo / ".claude/skills/x/a/style.md", "short sentences")
         await program.run("exec", "--trust", "go")
+        assert "short sentences" in json.dumps(server.requests[-1].json)
+
+
+def _commit(folder: Path) -> None:
+    """Make a folder a repository that can be cloned."""
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "x")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+async def test_ATTACK10_a_copied_plug_in_shows_its_plain_files_alone(tmp_path: Path) -> None:
+    files = ("a/style.md", ".env", "a/server.pem")
+    calls = [reply(call("skill", arguments=json.dumps({"name": "notes:x", "file": file}))) for file in files]
+    async with FakeLLM([*calls, reply("done")]) as server:
+        program = Program(tmp_path, server.url)
+        plugin = tmp_path / "plug"
+        write(plugin / ".claude-plugin/plugin.json", '{"name": "notes"}')
+        write(plugin / "skills/x/SKILL.md", SKILL)
+        write(plugin / "skills/x/a/style.md", "short sentences")
+        write(plugin / "skills/x/.env", SECRET)
+        write(plugin / "skills/x/a/server.pem", SECRET)
+        _commit(plugin)
+        await program.run("plugin", "add", f"file://{plugin}")
+        await program.run("exec", "go")
+        sent = json.dumps(server.requests[-1].json)
+    assert "short sentences" in sent
+    assert sent.count("read_file asks the person") == 2
+    assert SECRET not in sent
+
+
+@pytest.mark.parametrize("folder", [".config/buddy/skills", ".claude/skills", ".codex/skills"])
+async def test_a_plain_file_of_a_persons_skill_is_read(tmp_path: Path, folder: str) -> None:
+    script = [reply(call("skill", arguments='{"name": "x", "file": "style.md"}')), reply("done")]
+    async with FakeLLM(script) as server:
+        program = Program(tmp_path, server.url)
+        write(program.home / folder / "x/SKILL.md", SKILL)
+        write(program.home / folder / "x/style.md", "short sentences")
+        await program.run("exec", "go")
         assert "short sentences" in json.dumps(server.requests[-1].json)
 
 
