@@ -103,7 +103,7 @@ class Variants:
         if start.workspace.target:
             raise TaskError(
                 f"variants work on this machine, and task {start.task_id} works on {start.workspace.target}; "
-                "/target local comes back"
+                "go back with /target local, or leave out --target"
             )
         if start.workspace.worktree is not None:
             raise TaskError(

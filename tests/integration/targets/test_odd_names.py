@@ -86,9 +86,6 @@ async def test_every_file_tool_takes_a_name_as_a_name(machine: Machine, tmp_path
             assert (machine.folder / name).read_text() == "one needle\n", name
             await asyncio.to_thread(log.undo, locks)
             assert not (machine.folder / name).exists(), name
-            await asyncio.to_thread(log.redo, locks)
-            assert (machine.folder / name).read_text() == "one needle\n", name
-            await asyncio.to_thread(log.undo, locks)
         assert files_of(machine.folder) == []
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 from buddy.agent.messages import ToolMessage
 from buddy.agent.provider import ModelRequest
 from buddy.app.options import Options
+from buddy.config.settings import TargetSettings
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from tests.capabilities import requires
 from tests.support.containers import NAME
 from tests.support.machines import Machine, running_machine
 from tests.support.remote_tools import YOLO, until
 from tests.support.scripted_session import first_text, last_result, scripted_session
+from tests.support.tmux_pane import pane_server
 
 pytestmark = requires("linux")
 
@@ -110,3 +113,27 @@ async def test_a_question_about_the_web_says_that_this_machine_asks_it(tmp_path:
             assert event.reason.startswith("on this machine, not on box: ")
             inbox.answer(event.request_id, event.digest, "denied")
             await turn
+
+
+@requires("tmux")
+async def test_subagents_share_the_pane_of_their_task(tmp_path: Path) -> None:
+    def script(request: ModelRequest) -> Reply:
+        first, result = first_text(request), last_result(request)
+        if "You are a subagent" in first:
+            name = first.rsplit(" ", 1)[1]
+            return say(result) if result is not None else calls("run_shell", command=f"echo {name}; exit 3")
+        if len(request.history) == 1:
+            tasks = (json.dumps({"task": f"say {name}"}) for name in ("first", "second", "third"))
+            return Reply(tuple(ScriptedCall("delegate", task) for task in tasks))
+        return Reply((Say("done"),))
+
+    (tmp_path / "work").mkdir()
+    with pane_server() as server:
+        server.open("bash", "--norc", "-i")
+        targets = {"box": TargetSettings(kind="tmux", socket=server.socket)}
+        async with scripted_session(tmp_path, script, targets=targets, options=YOLO) as session:
+            await session.board.submit(1, "go")
+            answers = [session.board.task(task_id).last_answer() for task_id in (2, 3, 4)]
+            for name, answer in zip(("first", "second", "third"), answers, strict=True):
+                assert answer.startswith(f"it said: {name}\n[exit code 3")
+            await asyncio.to_thread(server.until_shows, "\nfirst\n", "\nsecond\n", "\nthird\n")
