@@ -139,7 +139,7 @@ async def test_REL_054_the_second_of_two_tasks_that_write_a_file_is_refused(tmp_
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"be {name} &")
-                await terminal.shows(f"{number - 1} task", f"(task {number}) medium write_file main.py")
+                await terminal.shows(f"{number - 1} approval", f"(task {number}) medium write_file main.py")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.shows(f"(task {number}) medium write_file main.py")
                 await asyncio.sleep(SEEN_S)
