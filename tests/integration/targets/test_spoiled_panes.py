@@ -156,6 +156,7 @@ async def test_the_command_mode_of_vi_is_told_and_nothing_runs(
     assert not (tmp_path / "work/made").exists()
 
 
+@requires("zsh")
 async def test_a_command_that_dies_of_a_signal_shows_nothing_of_its_set_up(
     server: PaneServer, tmp_path: Path
 ) -> None:

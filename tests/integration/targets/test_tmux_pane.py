@@ -65,8 +65,10 @@ async def test_a_command_runs_in_a_new_pane_with_its_output_and_exit_code(
 
 @pytest.mark.parametrize(
     "shell",
-    [BASH, ("zsh", "-f"), ("fish", "--no-config"), ("dash", "-i")],
-    ids=["bash", "zsh", "fish", "dash"],
+    [
+        pytest.param(argv, marks=requires(argv[0]), id=argv[0])
+        for argv in (BASH, ("zsh", "-f"), ("fish", "--no-config"), ("dash", "-i"))
+    ],
 )
 async def test_every_shell_says_how_a_command_ended(
     server: PaneServer, tmp_path: Path, shell: tuple[str, ...]

@@ -74,8 +74,8 @@ def test_every_command_and_every_listed_option_is_in_the_script(
 
 
 def test_fish_reads_quotes_in_a_description_as_text() -> None:
-    (line,) = {line for line in fish_script().splitlines() if " exec' -s m " in line}
-    assert line.endswith(r"-d 'a profile of buddy.toml, or provider/model in litellm\'s words'")
+    (line,) = {line for line in fish_script().splitlines() if " exec' -l require-trust " in line}
+    assert line.endswith(r"-d 'refuse to run in a folder you don\'t trust'")
 
 
 @pytest.mark.parametrize("words", [(), ("tcsh",), ("bash", "zsh")])
